@@ -1,0 +1,94 @@
+// The few verbs each backend has. What a backend lacks is an absent row, never a stub.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/kernel.h"
+#include "engine/program.h"
+#include "engine/step.h"
+
+namespace ridge {
+
+// Memory of a device. `address` means something to its backend only; on the CPU it is a pointer.
+struct Buffer {
+    uint64_t address = 0;
+    size_t bytes = 0;
+    std::shared_ptr<void> owner;
+};
+
+// Where everything a device's launches touch lies. Entries of other devices are 0.
+struct Bindings {
+    std::vector<uint64_t> values, weights, states;
+    StepLimits limits;
+};
+
+// One launch as a kernel sees it. Pointers are those of the launch's device.
+struct LaunchView {
+    const Program &program;
+    const Op &op;
+    const Bindings &bindings;
+    StepView step;
+
+    // Rows of a value in this step.
+    size_t rows(ValueId v) const { return rows_of(program.value(v), step.tokens(), step.outputs()); }
+    uint32_t cols(ValueId v) const { return program.value(v).cols; }
+    template <class T>
+    T *ptr(ValueId v) const {
+        return reinterpret_cast<T *>(bindings.values[static_cast<size_t>(v)]);
+    }
+    Q8View q8(ValueId v) const { return Q8View(ptr<void>(v), rows(v), cols(v)); }
+    const std::byte *weight(WeightId w) const {
+        return reinterpret_cast<const std::byte *>(bindings.weights[static_cast<size_t>(w)]);
+    }
+    template <class T>
+    T *state(StateId s) const {
+        return reinterpret_cast<T *>(bindings.states[static_cast<size_t>(s)]);
+    }
+};
+
+struct Launch {
+    const Kernel *kernel = nullptr;  // nullptr: a copy, run by the engine
+    uint32_t node = 0;               // index into Program::nodes
+};
+
+// Consecutive launches of one device, made ready to run many times.
+class Executable {
+  public:
+    virtual ~Executable() = default;
+    // Returns when all launches are complete and their results visible.
+    virtual void run(const StepBuffer &step) = 0;
+};
+
+struct DeviceInfo {
+    std::string name;                            // "cpu"
+    std::string description;                     // "AMD EPYC, 2 cores, AVX-512 VNNI"
+    uint64_t memory_total = 0, memory_free = 0;  // bytes
+};
+
+class Backend {
+  public:
+    virtual ~Backend() = default;
+    virtual DeviceInfo info() const = 0;
+    virtual std::span<const Kernel> kernels() const = 0;
+    virtual Features features() const = 0;
+    virtual std::string feature_names(Features f) const = 0;  // "avx512f avx512vnni"
+
+    // Zero-filled. Throws Error{limit} with the size wanted and the size free; `what` says what it is for.
+    virtual Buffer allocate(size_t bytes, std::string_view what) = 0;
+    // Makes a weight readable by kernels in `layout`; the mapping outlives the buffer, so the CPU just points into it.
+    virtual Buffer load(const Weight &w, Layout layout) = 0;
+    virtual void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) = 0;
+    virtual void download(const Buffer &from, size_t offset, std::span<std::byte> to) = 0;
+
+    // `program` and `bindings` must outlive the executable.
+    virtual std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,
+                                                std::vector<Launch> launches) = 0;
+};
+
+}  // namespace ridge
