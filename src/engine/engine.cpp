@@ -1,0 +1,167 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace ridge {
+
+Buffer WeightStore::get(Backend &device, const Weight &w, Layout layout) {
+    auto [it, is_new] = loaded_.try_emplace({&device, w.data, layout});
+    if (is_new) it->second = device.load(w, layout);
+    return it->second;
+}
+
+namespace {
+
+// Binds every weight a device's nodes read.
+struct BindWeights {
+    const Program &p;
+    Backend &device;
+    Bindings &bindings;
+    WeightStore &store;
+    std::vector<Buffer> &keep;
+    void in(ValueId) {}
+    void out(ValueId) {}
+    void state(StateId) {}
+    void weight(WeightId w) {
+        uint64_t &address = bindings.weights[static_cast<size_t>(w)];
+        if (address != 0) return;
+        keep.push_back(store.get(device, p.weight(w), Layout::file));
+        address = keep.back().address;
+    }
+};
+
+}  // namespace
+
+Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &weights, const EngineOptions &options)
+    : program_(std::move(program)), devices_(std::move(devices)), options_(options) {
+    check(program_);
+    buckets_ = token_buckets(devices_, options_.limits.tokens);
+    const MemoryPlan memory = plan_memory(program_, options_.limits, devices_.size());
+    offsets_ = memory.offset;
+    size_t copy_bytes = 0;
+    for (size_t d = 0; d < devices_.size(); d++) {
+        arenas_.push_back(devices_[d]->allocate(memory.device_bytes[d], "activations"));
+        Bindings b;
+        b.limits = options_.limits;
+        b.values.assign(program_.values.size(), 0);
+        b.weights.assign(program_.weights.size(), 0);
+        b.states.assign(program_.states.size(), 0);
+        for (size_t v = 0; v < program_.values.size(); v++)
+            if (offsets_[v] != MemoryPlan::kUnused && static_cast<size_t>(program_.values[v].device) == d)
+                b.values[v] = arenas_[d].address + offsets_[v];
+        bindings_.push_back(std::move(b));
+    }
+    for (size_t s = 0; s < program_.states.size(); s++) {
+        const State &st = program_.states[s];
+        const auto d = static_cast<size_t>(st.device);
+        const size_t rows =
+            st.per == State::Per::token ? size_t{options_.pages} * kPageTokens : options_.limits.sequences;
+        states_.push_back(devices_[d]->allocate(rows * row_bytes(st.type, st.cols), "state " + st.name));
+        bindings_[d].states[s] = states_.back().address;
+    }
+    for (const Node &n : program_.nodes) {
+        const auto d = static_cast<size_t>(n.device);
+        visit_operands(n.op, BindWeights{program_, *devices_[d], bindings_[d], weights, weights_});
+        if (const Copy *c = std::get_if<Copy>(&n.op)) {
+            const Value &v = program_.value(c->x);
+            copy_bytes = std::max(
+                copy_bytes, rows_of(v, options_.limits.tokens, options_.limits.outputs) * row_bytes(v.type, v.cols));
+        }
+    }
+    staging_.resize(copy_bytes);
+    if (program_.logits != kNone)
+        logits_buffer_.resize(size_t{options_.limits.outputs} * program_.value(program_.logits).cols);
+    compiled_for(1);  // so that a missing kernel is an error now, not at the first token
+}
+
+Engine::Compiled &Engine::compiled_for(uint32_t tokens) {
+    const uint32_t bucket = *std::prev(std::upper_bound(buckets_.begin(), buckets_.end(), tokens));
+    const auto found = compiled_.find(bucket);
+    if (found != compiled_.end()) return found->second;
+    Compiled c;
+    c.plan = make_plan(program_, devices_, bucket);
+    for (const Segment &s : c.plan.segments) {
+        const auto d = static_cast<size_t>(s.device);
+        c.executables.push_back(s.is_copy() ? nullptr : devices_[d]->compile(program_, bindings_[d], s.launches));
+    }
+    return compiled_.emplace(bucket, std::move(c)).first->second;
+}
+
+void Engine::prepare() {
+    for (uint32_t b : buckets_) compiled_for(b);
+}
+
+const Plan &Engine::plan_for(uint32_t tokens) { return compiled_for(tokens).plan; }
+
+void Engine::run(const StepBuffer &step) {
+    const uint32_t tokens = step.view().tokens();
+    RIDGE_ASSERT(tokens >= 1 && step.words().size() == options_.limits.words());
+    Compiled &c = compiled_for(tokens);
+    for (size_t i = 0; i < c.executables.size(); i++) {
+        if (c.executables[i])
+            c.executables[i]->run(step);
+        else
+            copy(std::get<Copy>(program_.nodes[c.plan.segments[i].launches[0].node].op), step);
+    }
+    if (program_.logits == kNone) return;
+    const Value &v = program_.value(program_.logits);
+    const std::span<float> out(logits_buffer_.data(), size_t{step.view().outputs()} * v.cols);
+    if (!out.empty())
+        devices_[static_cast<size_t>(v.device)]->download(arenas_[static_cast<size_t>(v.device)],
+                                                          offsets_[static_cast<size_t>(program_.logits)],
+                                                          std::as_writable_bytes(out));
+    logits_ = out;
+}
+
+void Engine::copy(const Copy &c, const StepBuffer &step) {
+    const Value &from = program_.value(c.x), &to = program_.value(c.out);
+    const size_t bytes = rows_of(from, step.view().tokens(), step.view().outputs()) * row_bytes(from.type, from.cols);
+    const std::span<std::byte> staged(staging_.data(), bytes);
+    const auto source = static_cast<size_t>(from.device), target = static_cast<size_t>(to.device);
+    devices_[source]->download(arenas_[source], offsets_[static_cast<size_t>(c.x)], staged);
+    devices_[target]->upload(arenas_[target], offsets_[static_cast<size_t>(c.out)], staged);
+}
+
+size_t Engine::activation_bytes() const {
+    size_t n = 0;
+    for (const Buffer &b : arenas_) n += b.bytes;
+    return n;
+}
+
+size_t Engine::state_bytes() const {
+    size_t n = 0;
+    for (const Buffer &b : states_) n += b.bytes;
+    return n;
+}
+
+std::vector<std::byte> Engine::read_value(ValueId v, size_t rows) const {
+    const Value &x = program_.value(v);
+    std::vector<std::byte> bytes(rows * row_bytes(x.type, x.cols));
+    devices_[static_cast<size_t>(x.device)]->download(arenas_[static_cast<size_t>(x.device)],
+                                                      offsets_[static_cast<size_t>(v)], bytes);
+    return bytes;
+}
+
+std::vector<std::byte> Engine::read_state(StateId s) const {
+    const Buffer &b = states_[static_cast<size_t>(s)];
+    std::vector<std::byte> bytes(b.bytes);
+    devices_[static_cast<size_t>(program_.state(s).device)]->download(b, 0, bytes);
+    return bytes;
+}
+
+void Engine::write_value(ValueId v, std::span<const std::byte> bytes) {
+    const Value &x = program_.value(v);
+    devices_[static_cast<size_t>(x.device)]->upload(arenas_[static_cast<size_t>(x.device)],
+                                                    offsets_[static_cast<size_t>(v)], bytes);
+}
+
+void Engine::run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step) {
+    const auto d = static_cast<size_t>(program_.nodes[node].device);
+    devices_[d]->compile(program_, bindings_[d], {{&kernel, node}})->run(step);
+}
+
+}  // namespace ridge

@@ -1,0 +1,91 @@
+// A program made ready to run: weights loaded, memory allocated, plans compiled. Nothing is allocated while a step
+// runs, once every token bucket has been used (or `prepare` was called).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/plan.h"
+
+namespace ridge {
+
+// Weights on devices, shared by all programs over the same file: loading the same bytes to the same device in the same
+// layout twice gives the same buffer.
+class WeightStore {
+  public:
+    Buffer get(Backend &device, const Weight &w, Layout layout);
+
+  private:
+    struct Key {
+        const Backend *device;
+        const std::byte *data;
+        Layout layout;
+        auto operator<=>(const Key &) const = default;
+    };
+    std::map<Key, Buffer> loaded_;
+};
+
+struct EngineOptions {
+    StepLimits limits;
+    uint32_t pages = 1;  // pages of per-token state, over all sequences
+};
+
+class Engine {
+  public:
+    // `devices[i]` is device i of the program; they and `weights` must outlive the engine.
+    // Throws Error{unsupported} where an operation has no kernel, Error{limit} where memory does not suffice.
+    Engine(Program program, std::vector<Backend *> devices, WeightStore &weights, const EngineOptions &options);
+
+    const Program &program() const { return program_; }
+    const EngineOptions &options() const { return options_; }
+    std::span<Backend *const> devices() const { return devices_; }
+
+    // Runs one step. Precondition: step's limits are the engine's.
+    void run(const StepBuffer &step);
+    // Logits of the last step, (outputs, vocab), valid until the next one.
+    std::span<const float> logits() const { return logits_; }
+
+    // Compiles the plans for all token counts up to the limit, so that later steps allocate nothing.
+    void prepare();
+    const Plan &plan_for(uint32_t tokens);
+
+    // Bytes of activations and state on all devices.
+    size_t activation_bytes() const;
+    size_t state_bytes() const;
+
+    // For gates: a value or state as it lies on its device after the last step.
+    std::vector<std::byte> read_value(ValueId v, size_t rows) const;
+    std::vector<std::byte> read_state(StateId s) const;
+    void write_value(ValueId v, std::span<const std::byte> bytes);
+    // For gates: runs the nodes with the given row instead of the planned one.
+    void run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step);
+
+  private:
+    struct Compiled {
+        Plan plan;
+        std::vector<std::unique_ptr<Executable>> executables;  // per segment; null for copies
+    };
+    Compiled &compiled_for(uint32_t tokens);
+    void copy(const Copy &c, const StepBuffer &step);
+
+    Program program_;
+    std::vector<Backend *> devices_;
+    EngineOptions options_;
+    std::vector<Bindings> bindings_;  // per device
+    std::vector<Buffer> arenas_;      // per device
+    std::vector<Buffer> states_;      // per state
+    std::vector<Buffer> weights_;     // keeps the store's buffers alive
+    std::vector<size_t> offsets_;     // of values in their arenas
+    std::vector<uint32_t> buckets_;
+    std::map<uint32_t, Compiled> compiled_;  // by the first token count of the bucket
+    std::vector<std::byte> staging_;         // for copies
+    std::vector<float> logits_buffer_;
+    std::span<const float> logits_;
+};
+
+}  // namespace ridge

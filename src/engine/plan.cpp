@@ -1,0 +1,234 @@
+#include "engine/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "op/cost.h"
+
+namespace ridge {
+namespace {
+
+// The operands that decide which rows fit: formats of the matrices, and the type of the activations they meet.
+struct Operands {
+    const Program &p;
+    FormatSet formats{};
+    DType input = DType::f32;
+    std::string format_names{};
+
+    Operands(const Program &program, const Op &op) : p(program) {
+        if (const Embed *e = std::get_if<Embed>(&op)) add(e->table);
+        if (const Contract *c = std::get_if<Contract>(&op)) {
+            input = p.value(c->x).type;
+            for (uint32_t b = 0; b < c->n_banks; b++) add(c->banks[b].weight);
+        }
+        if (const GateUp *g = std::get_if<GateUp>(&op)) {
+            input = p.value(g->x).type;
+            add(g->gate), add(g->up);
+        }
+    }
+    void add(WeightId w) {
+        const FormatInfo &f = info(p.weight(w).format);
+        if (formats.has(f.id)) return;
+        formats = formats | FormatSet{f.id};
+        format_names += (format_names.empty() ? "" : "+") + std::string(f.name);
+    }
+};
+
+std::string why_not(const Kernel &k, const Program &p, const Op &op, const Operands &operands, const Backend &device,
+                    uint32_t tokens) {
+    if (k.input != operands.input)
+        return fmt::format("reads {} activations, these are {}", name(k.input), name(operands.input));
+    if (!operands.formats.empty() && (k.formats | operands.formats) != k.formats)
+        return fmt::format("does not read {}", operands.format_names);
+    if (!k.tokens.has(tokens))
+        return fmt::format("is for {} tokens or {}", k.tokens.first, tokens < k.tokens.first ? "more" : "fewer");
+    if ((k.needs & ~device.features()) != 0) return "needs " + device.feature_names(k.needs & ~device.features());
+    if (!p.levers.has(k.lever)) return fmt::format("its lever {} is off", name(k.lever));
+    if (k.refuses)
+        if (const std::string_view reason = k.refuses(p, op); !reason.empty()) return std::string(reason);
+    return {};
+}
+
+std::string describe(const Program &p, const Node &n) {
+    struct Names {
+        const Program &p;
+        std::string text;
+        void in(ValueId) {}
+        void out(ValueId v) { text += (text.empty() ? "" : ", ") + p.value(v).name; }
+        void weight(WeightId) {}
+        void state(StateId) {}
+    } names{p, {}};
+    visit_operands(n.op, names);
+    return fmt::format("{} -> {}", op_name(static_cast<OpKind>(n.op.index())), names.text);
+}
+
+// First and last node that touches each value.
+struct Lifetimes {
+    std::vector<uint32_t> first, last;
+    std::vector<bool> used;
+    uint32_t node = 0;
+    explicit Lifetimes(const Program &p)
+        : first(p.values.size(), 0), last(p.values.size(), 0), used(p.values.size(), false) {
+        for (ValueId v : p.inputs) touch(v);
+        for (node = 0; node < p.nodes.size(); node++) visit_operands(p.nodes[node].op, *this);
+        if (p.logits != kNone) last[static_cast<size_t>(p.logits)] = node;
+    }
+    void touch(ValueId v) {
+        const auto i = static_cast<size_t>(v);
+        if (!used[i]) first[i] = node;
+        used[i] = true;
+        last[i] = node;
+    }
+    void in(ValueId v) { touch(v); }
+    void out(ValueId v) { touch(v); }
+    void weight(WeightId) {}
+    void state(StateId) {}
+};
+
+}  // namespace
+
+std::vector<const Kernel *> legal_rows(const Program &p, const Op &op, const Backend &device, uint32_t tokens,
+                                       std::vector<Rejection> *rejected) {
+    const Operands operands(p, op);
+    std::vector<const Kernel *> legal;
+    for (const Kernel &k : device.kernels()) {
+        if (k.op != op.index()) continue;
+        std::string why = why_not(k, p, op, operands, device, tokens);
+        if (why.empty())
+            legal.push_back(&k);
+        else if (rejected)
+            rejected->push_back({&k, std::move(why)});
+    }
+    std::stable_sort(legal.begin(), legal.end(), [](const Kernel *a, const Kernel *b) { return a->rank > b->rank; });
+    return legal;
+}
+
+Plan make_plan(const Program &p, std::span<Backend *const> devices, uint32_t tokens) {
+    Plan plan;
+    plan.tokens = tokens;
+    for (uint32_t i = 0; i < p.nodes.size(); i++) {
+        const Node &n = p.nodes[i];
+        Choice choice{i, nullptr, {}};
+        const bool copy = std::holds_alternative<Copy>(n.op);
+        if (!copy) {
+            const Backend &device = *devices[static_cast<size_t>(n.device)];
+            const auto legal = legal_rows(p, n.op, device, tokens, &choice.rejected);
+            if (legal.empty()) {
+                std::string reasons;
+                for (const Rejection &r : choice.rejected) reasons += fmt::format("\n  {}: {}", r.kernel->name, r.why);
+                fail(ErrorKind::unsupported, "device {} has no kernel for {} ({}) with {} tokens{}", device.info().name,
+                     describe(p, n), Operands(p, n.op).format_names, tokens,
+                     reasons.empty() ? "; it has no row for this operation" : reasons);
+            }
+            choice.chosen = legal.front();
+            for (size_t j = 1; j < legal.size(); j++)
+                choice.rejected.push_back(
+                    {legal[j], fmt::format("legal, but of lower rank ({} < {})", legal[j]->rank, legal[0]->rank)});
+        }
+        const bool extends = !copy && !plan.segments.empty() && plan.segments.back().device == n.device &&
+                             !plan.segments.back().is_copy();
+        if (!extends) plan.segments.push_back({n.device, {}});
+        plan.segments.back().launches.push_back({choice.chosen, i});
+        plan.choices.push_back(std::move(choice));
+    }
+    return plan;
+}
+
+std::vector<uint32_t> token_buckets(std::span<Backend *const> devices, uint32_t most) {
+    std::set<uint32_t> starts{1};
+    for (const Backend *d : devices)
+        for (const Kernel &k : d->kernels()) {
+            starts.insert(k.tokens.first);
+            if (k.tokens.last < most) starts.insert(k.tokens.last + 1);
+        }
+    std::vector<uint32_t> buckets;
+    for (uint32_t s : starts)
+        if (s >= 1 && s <= most) buckets.push_back(s);
+    return buckets;
+}
+
+MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devices) {
+    constexpr size_t kAlign = 256;  // every device's widest loads, and no two values on one cache line
+    const Lifetimes life(p);
+    MemoryPlan plan;
+    plan.offset.assign(p.values.size(), MemoryPlan::kUnused);
+    plan.device_bytes.assign(n_devices, 0);
+
+    struct Placed {
+        size_t begin, end;
+        uint32_t first, last;
+    };
+    std::vector<std::vector<Placed>> placed(n_devices);
+    std::vector<size_t> order;  // larger values first: they leave holes that smaller ones fill
+    auto bytes = [&](size_t v) {
+        const Value &x = p.values[v];
+        const size_t n = rows_of(x, limits.tokens, limits.outputs) * row_bytes(x.type, x.cols);
+        return (n + kAlign - 1) / kAlign * kAlign;
+    };
+    for (size_t v = 0; v < p.values.size(); v++)
+        if (life.used[v]) order.push_back(v);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
+
+    for (size_t v : order) {
+        const auto d = static_cast<size_t>(p.values[v].device);
+        const size_t need = bytes(v);
+        plan.unshared_bytes += need;
+        // The lowest gap between values alive at the same time.
+        std::vector<Placed> alive;
+        for (const Placed &o : placed[d])
+            if (o.first <= life.last[v] && life.first[v] <= o.last) alive.push_back(o);
+        std::sort(alive.begin(), alive.end(), [](const Placed &a, const Placed &b) { return a.begin < b.begin; });
+        size_t at = 0;
+        for (const Placed &o : alive) {
+            if (o.begin >= at + need) break;
+            at = std::max(at, o.end);
+        }
+        plan.offset[v] = at;
+        placed[d].push_back({at, at + need, life.first[v], life.last[v]});
+        plan.device_bytes[d] = std::max(plan.device_bytes[d], at + need);
+    }
+    return plan;
+}
+
+std::string explain(const Program &p, const Plan &plan, std::span<Backend *const> devices) {
+    std::string text = fmt::format("plan for {} token{}, levers: {}\n", plan.tokens, plan.tokens == 1 ? "" : "s",
+                                   p.levers.to_string());
+    // Nodes of different layers that read alike are told once.
+    std::string previous;
+    uint32_t repeats = 0;
+    auto flush = [&] {
+        if (repeats > 0) text += fmt::format("      ... and {} more like the one above, in other layers\n", repeats);
+        repeats = 0;
+    };
+    std::set<std::string> told;
+    for (const Choice &c : plan.choices) {
+        const Node &n = p.nodes[c.node];
+        const std::string device = devices[static_cast<size_t>(n.device)]->info().name;
+        if (!c.chosen) {
+            flush();
+            text += fmt::format("{:4}  {:8} copy ({})\n", c.node, device, describe(p, n));
+            continue;
+        }
+        const Cost cost = ridge::cost(p, n.op, {plan.tokens, 1, 0, -1});
+        const Operands operands(p, n.op);
+        std::string line =
+            fmt::format("{:8} {:12} {:12} {:32} {:>9.1f} kB {:>10.2f} Mflop\n", device, op_name(c.chosen->op),
+                        operands.format_names, c.chosen->name, cost.bytes() / 1e3, cost.flops / 1e6);
+        for (const Rejection &r : c.rejected) line += fmt::format("          not {}: {}\n", r.kernel->name, r.why);
+        if (!told.insert(line).second) {
+            repeats++;
+            continue;
+        }
+        flush();
+        text += fmt::format("{:4}  {}", c.node, line);
+    }
+    flush();
+    text += fmt::format("{} launches in {} segment{}; lines that repeat over layers are shown once\n",
+                        plan.choices.size(), plan.segments.size(), plan.segments.size() == 1 ? "" : "s");
+    return text;
+}
+
+}  // namespace ridge

@@ -1,0 +1,95 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "engine/fuse.h"
+
+namespace ridge {
+namespace {
+
+uint32_t checked_context(uint32_t wanted, uint32_t trained) {
+    if (wanted == 0) return default_context(trained);
+    if (wanted > trained)
+        fail(ErrorKind::usage,
+             "a context of {} positions was asked for, but the model was trained for {}; use --context {} or less",
+             wanted, trained, trained);
+    return wanted;
+}
+
+Program prepared(Program p, const SessionOptions &o) {
+    place(p, o.map);
+    p = fuse(std::move(p), o.levers);
+    insert_copies(p);
+    return p;
+}
+
+uint32_t pages_for(uint32_t positions) { return (positions + kPageTokens - 1) / kPageTokens; }
+
+EngineOptions engine_options(uint32_t context, uint32_t batch) {
+    EngineOptions o;
+    o.limits = {.tokens = std::min(batch, context),
+                .outputs = std::min(batch, context),
+                .sequences = 1,
+                .pages = pages_for(context)};
+    o.pages = o.limits.pages;
+    return o;
+}
+
+}  // namespace
+
+uint32_t default_context(uint32_t trained) { return std::min(trained, 8192U); }
+
+Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> devices, WeightStore &weights,
+                 const SessionOptions &options)
+    : context_(checked_context(options.context, trained)),
+      batch_(std::clamp(options.batch, 1U, context_)),
+      vocabulary_(plain.value(plain.logits).cols),
+      engine_(prepared(plain, options), std::move(devices), weights, engine_options(context_, batch_)),
+      step_(engine_.options().limits) {
+    // One sequence has the identity page table.
+    for (uint32_t i = 0; i < step_.limits().pages; i++) step_.set_page(0, i, i);
+    tokens_.reserve(context_);
+}
+
+bool Session::evaluate(std::span<const int32_t> tokens, Want want,
+                       const std::function<bool(size_t, size_t)> &progress) {
+    if (tokens.size() > context_ - tokens_.size())
+        fail(ErrorKind::limit,
+             "{} more tokens do not fit: {} of {} positions are taken; use a larger --context or a shorter text",
+             tokens.size(), tokens_.size(), context_);
+    for (int32_t t : tokens)
+        if (t < 0 || static_cast<uint32_t>(t) >= vocabulary_)
+            fail(ErrorKind::usage, "token {} is outside the vocabulary of {}", t, vocabulary_);
+    rows_ = 0;
+    all_logits_.clear();
+    for (size_t done = 0; done < tokens.size();) {
+        const size_t n = std::min<size_t>(batch_, tokens.size() - done);
+        const bool is_last = done + n == tokens.size();
+        step_.begin();
+        for (size_t i = 0; i < n; i++)
+            step_.add(tokens[done + i], static_cast<uint32_t>(tokens_.size() + i), 0,
+                      want == Want::all || (want == Want::last && is_last && i + 1 == n));
+        engine_.run(step_);
+        tokens_.insert(tokens_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(done),
+                       tokens.begin() + static_cast<std::ptrdiff_t>(done + n));
+        done += n;
+        const std::span<const float> out = engine_.logits();
+        rows_ += out.size() / vocabulary_;
+        all_logits_.insert(all_logits_.end(), out.begin(), out.end());
+        if (progress && !progress(done, tokens.size()) && done < tokens.size()) return false;
+    }
+    return true;
+}
+
+std::span<const float> Session::logits(size_t row) const {
+    RIDGE_ASSERT(row < rows_);
+    return std::span(all_logits_).subspan(row * vocabulary_, vocabulary_);
+}
+
+void Session::truncate(uint32_t position) {
+    RIDGE_ASSERT(position <= tokens_.size());
+    tokens_.resize(position);
+}
+
+}  // namespace ridge
