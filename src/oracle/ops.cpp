@@ -1,0 +1,212 @@
+// The operations, each by its defining formula.
+#include "oracle/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace ridge::oracle {
+
+Sums contract(const ContractShape &s, const WeightAt &w, RealSpan x, std::span<const int32_t> ids) {
+    RIDGE_ASSERT(x.size() == s.m * s.k);
+    RIDGE_ASSERT(ids.empty() || ids.size() == s.m * s.chosen);
+    Sums y{Reals(s.m * s.chosen * s.n), Reals(s.m * s.chosen * s.n)};
+    for (size_t row = 0; row < s.m * s.chosen; ++row) {
+        const size_t expert = ids.empty() ? 0 : static_cast<size_t>(ids[row]);
+        RIDGE_ASSERT(expert < s.experts);
+        const RealSpan in = x.subspan(row / s.chosen * s.k, s.k);
+        for (size_t o = 0; o < s.n; ++o) {
+            double sum = 0, magnitude = 0;
+            for (size_t j = 0; j < s.k; ++j) {
+                const double term = w(expert * s.n + o, j) * in[j];
+                sum += term;
+                magnitude += std::fabs(term);
+            }
+            y.sum[row * s.n + o] = sum;
+            y.magnitude[row * s.n + o] = magnitude;
+        }
+    }
+    return y;
+}
+
+Sums contract(const ContractShape &s, RealSpan w, RealSpan x, std::span<const int32_t> ids) {
+    RIDGE_ASSERT(w.size() == s.experts * s.n * s.k);
+    return contract(
+        s, [&](size_t row, size_t column) { return w[row * s.k + column]; }, x, ids);
+}
+
+Reals rms_norm(RealSpan x, RealSpan weight, double eps) {
+    const size_t n = weight.size();
+    RIDGE_ASSERT(n > 0 && x.size() % n == 0);
+    Reals y(x.size());
+    for (size_t row = 0; row < x.size(); row += n) {
+        double squares = 0;
+        for (size_t j = 0; j < n; ++j) squares += x[row + j] * x[row + j];
+        const double root = std::sqrt(squares / static_cast<double>(n) + eps);
+        for (size_t j = 0; j < n; ++j) y[row + j] = x[row + j] / root * weight[j];
+    }
+    return y;
+}
+
+Reals rope(const Rope &how, RealSpan x, size_t heads, size_t head_dim, std::span<const int32_t> positions) {
+    const size_t pairs = how.rotated / 2;
+    RIDGE_ASSERT(how.rotated % 2 == 0 && how.rotated <= head_dim);
+    RIDGE_ASSERT(x.size() == positions.size() * heads * head_dim);
+    RIDGE_ASSERT(how.factors.empty() || how.factors.size() == pairs);
+    Reals y(x.begin(), x.end());
+    for (size_t row = 0; row < positions.size() * heads; ++row) {
+        const double position = positions[row / heads];
+        for (size_t i = 0; i < pairs; ++i) {
+            const double frequency =
+                std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(how.rotated));
+            const double factor = how.factors.empty() ? 1 : how.factors[i];
+            const double angle = position * how.scale * frequency / factor;
+            const size_t a = row * head_dim + (how.pairs == RopePairs::halves ? i : 2 * i);
+            const size_t b = how.pairs == RopePairs::halves ? a + pairs : a + 1;
+            y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
+            y[b] = x[a] * std::sin(angle) + x[b] * std::cos(angle);
+        }
+    }
+    return y;
+}
+
+namespace {
+
+// One head of one query.
+struct Head {
+    const AttentionShape &shape;
+    RealSpan q;  // (k_dim)
+    RealSpan k;  // (history, kv_heads, k_dim)
+    RealSpan v;  // (history, kv_heads, v_dim)
+    size_t kv_head;
+
+    double key(size_t cell, size_t j) const { return k[(cell * shape.kv_heads + kv_head) * shape.k_dim + j]; }
+    double value(size_t cell, size_t j) const { return v[(cell * shape.kv_heads + kv_head) * shape.v_dim + j]; }
+};
+
+// Writes v_dim sums and magnitudes; returns the score magnitude.
+double attend(const Head &head, std::span<const size_t> visible, double *sum, double *magnitude) {
+    const AttentionShape &s = head.shape;
+    const double scale = s.scale != 0 ? s.scale : 1 / std::sqrt(static_cast<double>(s.k_dim));
+    double largest = 0;
+    Reals scores;
+    for (const size_t cell : visible) {
+        double score = 0, size = 0;
+        for (size_t j = 0; j < s.k_dim; ++j) {
+            score += head.q[j] * head.key(cell, j);
+            size += std::fabs(head.q[j] * head.key(cell, j));
+        }
+        scores.push_back(scale * score);
+        largest = std::max(largest, std::fabs(scale) * size);
+    }
+    const Reals p = softmax(scores);
+    for (size_t n = 0; n < visible.size(); ++n)
+        for (size_t j = 0; j < s.v_dim; ++j) {
+            const double term = p[n] * head.value(visible[n], j);
+            sum[j] += term;
+            magnitude[j] += std::fabs(term);
+        }
+    return largest;
+}
+
+}  // namespace
+
+Attention attention(const AttentionShape &s, RealSpan q, RealSpan k, RealSpan v, std::span<const int32_t> q_positions,
+                    std::span<const int32_t> k_positions) {
+    const size_t tokens = q_positions.size(), history = k_positions.size();
+    RIDGE_ASSERT(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    RIDGE_ASSERT(q.size() == tokens * s.heads * s.k_dim);
+    RIDGE_ASSERT(k.size() == history * s.kv_heads * s.k_dim && v.size() == history * s.kv_heads * s.v_dim);
+    Attention out{Reals(tokens * s.heads * s.v_dim), Reals(tokens * s.heads * s.v_dim), Reals(tokens * s.heads)};
+    for (size_t t = 0; t < tokens; ++t) {
+        std::vector<size_t> visible;
+        for (size_t cell = 0; cell < history; ++cell)
+            if (k_positions[cell] >= 0 && k_positions[cell] <= q_positions[t]) visible.push_back(cell);
+        for (size_t h = 0; h < s.heads; ++h) {
+            const size_t row = t * s.heads + h;
+            const Head head{s, q.subspan(row * s.k_dim, s.k_dim), k, v, h / (s.heads / s.kv_heads)};
+            out.score_magnitude[row] = attend(head, visible, &out.sum[row * s.v_dim], &out.magnitude[row * s.v_dim]);
+        }
+    }
+    return out;
+}
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+Reals silu_mul(RealSpan gate, RealSpan up) {
+    RIDGE_ASSERT(gate.size() == up.size());
+    Reals y(gate.size());
+    for (size_t i = 0; i < y.size(); ++i) y[i] = silu(gate[i]) * up[i];
+    return y;
+}
+
+Reals add(RealSpan a, RealSpan b) {
+    RIDGE_ASSERT(a.size() == b.size());
+    Reals y(a.size());
+    for (size_t i = 0; i < y.size(); ++i) y[i] = a[i] + b[i];
+    return y;
+}
+
+double log_sum_exp(RealSpan logits) {
+    if (logits.empty()) return -std::numeric_limits<double>::infinity();
+    const double top = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const double x : logits) sum += std::exp(x - top);
+    return top + std::log(sum);
+}
+
+Reals softmax(RealSpan logits) {
+    const double all = log_sum_exp(logits);
+    Reals p;
+    for (const double x : logits) p.push_back(std::exp(x - all));
+    return p;
+}
+
+size_t argmax(RealSpan logits) {
+    RIDGE_ASSERT(!logits.empty());
+    size_t best = 0;
+    for (size_t i = 1; i < logits.size(); ++i)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+double kl_divergence(RealSpan p_logits, RealSpan q_logits) {
+    RIDGE_ASSERT(p_logits.size() == q_logits.size());
+    const double p_all = log_sum_exp(p_logits), q_all = log_sum_exp(q_logits);
+    double sum = 0;
+    for (size_t i = 0; i < p_logits.size(); ++i) {
+        const double log_p = p_logits[i] - p_all, log_q = q_logits[i] - q_all;
+        const double p = std::exp(log_p);
+        if (p > 0) sum += p * (log_p - log_q);
+    }
+    return sum;
+}
+
+Routes route(RealSpan logits, size_t experts, size_t top_k, bool normalise) {
+    RIDGE_ASSERT(experts > 0 && logits.size() % experts == 0 && top_k <= experts);
+    Routes out;
+    for (size_t row = 0; row < logits.size(); row += experts) {
+        const Reals p = softmax(logits.subspan(row, experts));
+        std::vector<int32_t> order(experts);
+        std::iota(order.begin(), order.end(), 0);
+        // By logit, not by probability: distinct logits may share a rounded probability.
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+            return logits[row + static_cast<size_t>(a)] > logits[row + static_cast<size_t>(b)];
+        });
+        double total = 0;
+        for (size_t n = 0; n < top_k; ++n) total += p[static_cast<size_t>(order[n])];
+        for (size_t n = 0; n < top_k; ++n) {
+            out.ids.push_back(order[n]);
+            out.weights.push_back(p[static_cast<size_t>(order[n])] / (normalise ? total : 1));
+        }
+        const bool all = top_k == 0 || top_k == experts;
+        out.margin.push_back(all ? std::numeric_limits<double>::infinity()
+                                 : p[static_cast<size_t>(order[top_k - 1])] - p[static_cast<size_t>(order[top_k])]);
+    }
+    return out;
+}
+
+}  // namespace ridge::oracle

@@ -1,0 +1,103 @@
+// The operations of a transformer in double: naive loops that say what each result is, for the gates of kernels and for
+// the whole-model forward pass of the oracle. Nothing is shared with src/op or a backend.
+//
+// Arrays are dense and row-major, shapes in comments with the slowest dimension first. Where a result carries a
+// magnitude, that is the sum of the absolute values of the terms it was summed from: a kernel that adds the same terms
+// in any order in precision u is off by at most about (number of terms) * u * magnitude.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace ridge::oracle {
+
+using Reals = std::vector<double>;
+using RealSpan = std::span<const double>;
+
+struct Sums {
+    Reals sum;
+    Reals magnitude;  // same shape
+};
+
+// Weight (row, column). With experts, expert e has the rows e*n .. e*n + n - 1.
+using WeightAt = std::function<double(size_t row, size_t column)>;
+
+struct ContractShape {
+    size_t m = 0;        // rows of x
+    size_t n = 0;        // rows of a weight matrix
+    size_t k = 0;        // their length
+    size_t experts = 1;  // weight matrices
+    size_t chosen = 1;   // experts per row of x
+};
+
+// y[r, c, o] = sum over j of w[ids[r, c]*n + o, j] * x[r, j]
+// x: (m, k). ids: (m, chosen), or empty: all zero. Result: (m, chosen, n).
+Sums contract(const ContractShape &shape, const WeightAt &w, RealSpan x, std::span<const int32_t> ids = {});
+// The weights as a matrix, (experts * n, k).
+Sums contract(const ContractShape &shape, RealSpan w, RealSpan x, std::span<const int32_t> ids = {});
+
+// x[r, j] / sqrt(mean over j of x[r, j]^2 + eps) * weight[j].   x: (rows, n), weight: (n). Result: (rows, n).
+Reals rms_norm(RealSpan x, RealSpan weight, double eps);
+
+enum class RopePairs {
+    halves,    // "neox": element i turns with i + rotated/2
+    adjacent,  // "norm": element 2i turns with 2i + 1
+};
+
+struct Rope {
+    RopePairs pairs = RopePairs::halves;
+    size_t rotated = 0;     // leading elements of a head that turn; even; the rest passes unchanged
+    double base = 10000;    // pair i turns by position * scale * base^(-2i / rotated) / factors[i]
+    double scale = 1;       // of frequencies: 1/4 for a context stretched by linear interpolation to four times
+    RealSpan factors = {};  // (rotated / 2), or empty: all one
+};
+
+// x: (tokens, heads, head_dim), positions: (tokens). Result: as x.
+Reals rope(const Rope &how, RealSpan x, size_t heads, size_t head_dim, std::span<const int32_t> positions);
+
+struct AttentionShape {
+    size_t heads = 0;     // of q
+    size_t kv_heads = 0;  // heads h*heads/kv_heads .. (h+1)*heads/kv_heads - 1 of q read head h of k and v
+    size_t k_dim = 0;     // of a head of q and k
+    size_t v_dim = 0;     // of a head of v
+    double scale = 0;     // of q.k; 0 means 1/sqrt(k_dim)
+};
+
+struct Attention {
+    Reals sum;              // (tokens, heads, v_dim)
+    Reals magnitude;        // same shape: sum of p * |v|
+    Reals score_magnitude;  // (tokens, heads): largest scale * sum |q * k| over visible keys. An error of e in a score
+                            // changes a probability by a factor of at most exp(2 e)
+};
+
+// Softmax attention of `tokens` queries over `history` cells. Cell j is visible to query t where
+// 0 <= k_positions[j] <= q_positions[t]; a cell at a negative position is empty. A query that sees nothing gives zeros.
+// q: (tokens, heads, k_dim), k: (history, kv_heads, k_dim), v: (history, kv_heads, v_dim).
+Attention attention(const AttentionShape &shape, RealSpan q, RealSpan k, RealSpan v,
+                    std::span<const int32_t> q_positions, std::span<const int32_t> k_positions);
+
+double silu(double x);                       // x / (1 + exp(-x))
+Reals silu_mul(RealSpan gate, RealSpan up);  // silu(gate) * up
+Reals add(RealSpan a, RealSpan b);
+
+Reals softmax(RealSpan logits);
+double log_sum_exp(RealSpan logits);
+size_t argmax(RealSpan logits);  // the lowest index of the largest. Precondition: not empty
+// sum over i of p_i log(p_i / q_i), p and q the softmax of the two rows of logits.
+double kl_divergence(RealSpan p_logits, RealSpan q_logits);
+
+struct Routes {
+    std::vector<int32_t> ids;  // (tokens, top_k), most probable first; of equal ones the lower id
+    Reals weights;             // (tokens, top_k)
+    Reals margin;  // (tokens): gap between the probabilities of the last one taken and the best one left out,
+                   // infinite where all are taken. A kernel may choose otherwise only where it is tiny
+};
+
+// Softmax over all experts, the top_k of them, and, with `normalise`, their weights divided by their sum.
+// logits: (tokens, experts).
+Routes route(RealSpan logits, size_t experts, size_t top_k, bool normalise);
+
+}  // namespace ridge::oracle
