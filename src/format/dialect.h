@@ -21,8 +21,8 @@
 //   FN u32 <prefix>_codes4(Src b, u32 g32, u32 j)    weights 32*g32 + 4*j .. +3, signed bytes, lowest lane first
 //   FN f32 <prefix>_value(Src b, u32 i)              the float formats instead: value i counted from b
 //   <prefix>_fields(F)                               F(field) for each field, in the order of their offsets
-// value = scale*code (+ bias). scale*code is exact in f32, and so is all arithmetic here: whether a compiler fuses a
-// multiply and an add cannot change a bit.
+// value = scale*code (+ bias). scale*code is exact in f32 (MXFP4's largest overflow to infinity), and so is all
+// arithmetic here: whether a compiler fuses a multiply and an add cannot change a bit.
 //
 // Binding. C++, CUDA, HIP: include this file, then a format header (or format/all.h) inside a namespace that
 // sees ridge::dialect and in which Src and load8, load16, load32 are found; dialect::Bytes is the Src of blocks in
@@ -225,7 +225,7 @@ FN u32 signs8(u32 v) { return v ^ (parity32(v) << 7u); }
 // the scales (0..3) or the minima (4..7), and `hi` is the nibble of byte 8 + g % 4, low for scales, high for minima.
 FN u32 packed6(u32 lo, u32 hi, u32 g) { return g < 4u ? (lo & 63u) : (hi | ((lo >> 6u) << 4u)); }
 
-// Byte k of the result is the byte of `low` (0..3) or `high` (4..7) that byte k of `select` names.
+// Byte n of eight: `low` holds 0..3, `high` 4..7. permute4 picks four of them, as the bytes of `select` say.
 FN u32 byte8(u32 low, u32 high, u32 n) { return ((n < 4u ? low : high) >> (8u * (n & 3u))) & 255u; }
 FN u32 permute4(u32 low, u32 high, u32 select) {
 #if defined(__CUDA_ARCH__)

@@ -1,0 +1,81 @@
+#include "cli/flags.h"
+
+#include <charconv>
+#include <limits>
+#include <random>
+
+#include "core/error.h"
+
+namespace ridge {
+
+std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd) {
+    auto f = std::make_shared<ModelFlags>();
+    cmd.add_option("-m,--model", f->model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
+    cmd.add_option("-t,--threads", f->open.threads, "CPU threads (default: what affinity and cgroup grant)")
+        ->check(CLI::PositiveNumber);
+    cmd.add_option("-c,--context", f->session.context, "Positions of context (default: the model's, at most 8192)")
+        ->check(CLI::PositiveNumber);
+    cmd.add_option("-b,--batch", f->session.batch, "Most tokens in one step")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    cmd.add_option("--kv", f->kv, "Type of the KV state")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
+    cmd.add_option("--lever", f->levers, "Switch levers: -NAME off, +NAME on, none, all, default; see `ridge levers`")
+        ->allow_extra_args(false)
+        ->type_name("LIST");
+    cmd.add_option("--pre", f->open.pre_tokenizer, "Pre-tokenizer, where the file names none or a wrong one")
+        ->type_name("NAME");
+    return f;
+}
+
+void ModelFlags::resolve() {
+    open.kv_type = kv == "f32" ? DType::f32 : DType::f16;
+    session.levers = LeverSet::from_environment();
+    for (const std::string &l : levers) session.levers = session.levers.edited(l, "--lever");
+}
+
+std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd) {
+    auto f = std::make_shared<SamplerFlags>();
+    SamplerOptions &o = f->options;
+    const std::string group = "Sampling";
+    auto add = [&](const char *flag, auto &value, const char *text) {
+        return cmd.add_option(flag, value, text)->group(group)->capture_default_str();
+    };
+    add("--temp", o.temperature, "Temperature; 0 takes the most likely token");
+    add("--top-k", o.top_k, "Keep the k most likely tokens; 0: all");
+    add("--top-p", o.top_p, "Keep the most likely tokens up to this mass");
+    add("--min-p", o.min_p, "Drop tokens less likely than this share of the most likely");
+    add("--typical", o.typical_p, "Keep locally typical tokens up to this mass");
+    add("--repeat-penalty", o.repetition_penalty, "Divide the logits of tokens seen before");
+    add("--presence-penalty", o.presence_penalty, "Subtract from the logits of tokens seen before");
+    add("--frequency-penalty", o.frequency_penalty, "Subtract from them once per occurrence");
+    add("--penalty-window", o.penalty_window, "How many of the last tokens count as seen; 0: all");
+    cmd.add_option("--logit-bias", f->logit_bias, "Add BIAS to the logit of token ID; -inf bans it")
+        ->group(group)
+        ->type_name("ID=BIAS")
+        ->allow_extra_args(false);
+    CLI::Option *seed =
+        cmd.add_option("--seed", o.seed, "Seed; the same seed gives the same text (default: random)")->group(group);
+    seed->each([flags = f.get()](const std::string &) { flags->seed_given = true; });
+    return f;
+}
+
+void SamplerFlags::resolve() {
+    for (const std::string &text : logit_bias) {
+        const size_t eq = text.find('=');
+        int32_t id = -1;
+        float bias = 0;
+        const char *end = text.data() + text.size();
+        bool ok = eq != std::string::npos &&
+                  std::from_chars(text.data(), text.data() + eq, id).ptr == text.data() + eq && id >= 0;
+        if (ok) {
+            const auto [ptr, error] = std::from_chars(text.data() + eq + 1, end, bias);
+            ok = error == std::errc{} && ptr == end;
+        }
+        if (!ok) fail(ErrorKind::usage, "--logit-bias {}: must be ID=BIAS, as in 42=-1.5 or 42=-inf", text);
+        options.logit_bias[id] = bias;
+    }
+    if (!seed_given) options.seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
+    validate(options);
+}
+
+}  // namespace ridge

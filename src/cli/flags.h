@@ -1,0 +1,43 @@
+// Flags that several subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/model.h"
+
+namespace ridge {
+
+// -m, -t, --context, --batch, --kv, --lever, --pre.
+struct ModelFlags {
+    std::string model;
+    std::string kv = "f16";
+    std::vector<std::string> levers;
+    OpenOptions open;
+    SessionOptions session;
+    // Call after parsing: turns the texts into options. Throws Error{usage}.
+    void resolve();
+};
+std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd);
+
+// --temp, --top-k, ..., --seed. Call `resolve` after parsing.
+struct SamplerFlags {
+    SamplerOptions options;
+    std::vector<std::string> logit_bias;  // "ID=BIAS"
+    bool seed_given = false;
+    void resolve();
+};
+std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd);
+
+// Every subcommand: each adds itself to `app`.
+void add_run(CLI::App &app);
+void add_inspect(CLI::App &app);
+void add_tokenize(CLI::App &app);
+void add_levers(CLI::App &app);
+void add_devices(CLI::App &app);
+void add_gate(CLI::App &app);
+void add_synth(CLI::App &app);
+
+}  // namespace ridge

@@ -1,0 +1,58 @@
+// ridge: one program, one subcommand per file of this folder.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "cli/flags.h"
+#include "core/error.h"
+#include "core/version.h"
+
+namespace {
+
+int run(int argc, char **argv) {
+    CLI::App app{"ridge runs quantized language models (GGUF) and says why they run as fast as they do."};
+    app.set_version_flag("--version", "ridge " + std::string(ridge::version()));
+    app.require_subcommand(1);
+    app.fallthrough(false);
+    app.footer(
+        "Exit codes: 0 done, 1 a gate failed, 2 usage, 3 bad file, 4 unsupported, 5 a limit, 6 a device, 130 "
+        "interrupted.");
+    ridge::add_run(app);
+    ridge::add_inspect(app);
+    ridge::add_tokenize(app);
+    ridge::add_levers(app);
+    ridge::add_devices(app);
+    ridge::add_gate(app);
+    ridge::add_synth(app);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success &e) {  // --help, --version
+        return app.exit(e);
+    } catch (const CLI::RuntimeError &e) {  // a callback's own exit code
+        return e.get_exit_code();
+    } catch (const CLI::ParseError &e) {
+        app.exit(e);
+        return static_cast<int>(ridge::ErrorKind::usage);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    // A closed pipe ends a write with an error, not the program with a signal.
+    std::signal(SIGPIPE, SIG_IGN);
+    try {
+        return run(argc, argv);
+    } catch (const ridge::Error &e) {
+        std::fprintf(stderr, "ridge: %s\n", e.what());
+        return e.exit_code();
+    } catch (const std::bad_alloc &) {
+        std::fprintf(stderr, "ridge: out of memory\n");
+        return static_cast<int>(ridge::ErrorKind::limit);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "ridge: bug: %s. Please report this with the command you ran.\n", e.what());
+        return 70;
+    }
+}

@@ -1,0 +1,192 @@
+// ridge run: one answer, or a chat.
+#include "cli/run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/terminal.h"
+#include "core/error.h"
+
+namespace ridge {
+namespace {
+
+constexpr int kInterrupted = 130;  // as a shell reports a program ended by SIGINT
+
+std::string read_all(std::istream &in, const std::string &what) {
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (in.bad()) fail(ErrorKind::file, "cannot read {}", what);
+    return text;
+}
+
+// The prompt from -p, --file or a pipe; empty optional: chat.
+std::optional<std::string> find_prompt(const RunFlags &f) {
+    if (f.has_prompt) return f.prompt == "-" ? read_all(std::cin, "the standard input") : f.prompt;
+    if (!f.prompt_file.empty()) {
+        std::ifstream in(f.prompt_file, std::ios::binary);
+        if (!in) fail(ErrorKind::file, "cannot open the prompt file {}", f.prompt_file);
+        return read_all(in, f.prompt_file);
+    }
+    if (!stdin_is_terminal()) return read_all(std::cin, "the standard input");
+    if (!stdout_is_terminal())
+        fail(ErrorKind::usage, "a chat needs a terminal, but the output goes elsewhere; give the prompt with -p");
+    return std::nullopt;
+}
+
+// Brings the weights into memory with a progress line, unless they would not stay there.
+void load_weights(const Model &model) {
+    Progress progress("loading", "MB", 1e6);
+    if (model.file().file_bytes() > model.devices()[0]->info().memory_free) return;
+    model.file().prefetch([&](uint64_t done, uint64_t total) {
+        progress.show(done, total);
+        return !InterruptGuard::raised();
+    });
+}
+
+std::vector<int32_t> encode_prompt(const Run &run, const std::string &prompt) {
+    const RunFlags &f = run.flags;
+    const text::Tokenizer &t = run.model->tokenizer();
+    if (f.raw) return t.encode(prompt, {.parse_special = f.special});
+    std::vector<text::Message> messages;
+    if (f.has_system) messages.push_back({"system", f.system});
+    messages.push_back({"user", prompt});
+    return text::encode_chat(t, chat_template(*run.model), messages, true);
+}
+
+void print_json(const Run &run, const Generation &g) {
+    nlohmann::json out = {
+        {"model", run.flags.model->model},
+        {"text", g.text},
+        {"tokens", g.tokens},
+        {"finish", name(g.finish)},
+        {"prompt_tokens", g.prompt_tokens},
+        {"prompt_seconds", g.prompt_seconds},
+        {"prompt_tokens_per_second", g.prompt_rate()},
+        {"answer_seconds", g.answer_seconds},
+        {"answer_tokens_per_second", g.answer_rate()},
+        {"load_seconds", run.load_seconds},
+        {"seed", run.sampler.options().seed},
+        {"context", run.session->context()},
+        {"device", run.model->devices()[0]->info().description},
+        {"levers", run.session->engine().program().levers.to_string()},
+    };
+    write_out(out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+int one_shot(Run &run, const std::string &prompt) {
+    const std::vector<int32_t> tokens = encode_prompt(run, prompt);
+    const Generation g = generate(*run.session, run.model->tokenizer(), run.sampler, tokens, run.flags.generate,
+                                  terminal_callbacks(!run.flags.json));
+    if (run.flags.json) {
+        print_json(run, g);
+    } else {
+        write_out("\n");
+        if (!run.flags.quiet) print_rates(run, g);
+    }
+    return g.finish == Finish::cancelled && InterruptGuard::raised() ? kInterrupted : 0;
+}
+
+void explain_plan(Run &run) {
+    Engine &e = run.session->engine();
+    std::string text = explain(e.program(), e.plan_for(1), e.devices());
+    if (e.options().limits.tokens > 1)
+        text += "\n" + explain(e.program(), e.plan_for(e.options().limits.tokens), e.devices());
+    text += fmt::format("memory: weights {:.1f} MB (mapped), activations {:.1f} MB, state {:.1f} MB for {} positions\n",
+                        static_cast<double>(run.model->file().file_bytes()) / 1e6,
+                        static_cast<double>(e.activation_bytes()) / 1e6, static_cast<double>(e.state_bytes()) / 1e6,
+                        run.session->context());
+    write_out(text);
+}
+
+int run_command(RunFlags &f) {
+    f.model->resolve();
+    f.sampler->resolve();
+    // Read before the model is opened: a missing prompt file should not wait for 20 GB.
+    const std::optional<std::string> prompt = f.explain_plan ? std::optional<std::string>("") : find_prompt(f);
+
+    const auto start = std::chrono::steady_clock::now();
+    Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
+    run.session = run.model->session(f.model->session);
+    if (f.explain_plan) {
+        explain_plan(run);
+        return 0;
+    }
+    InterruptGuard guard;
+    load_weights(*run.model);
+    run.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (InterruptGuard::raised()) return kInterrupted;
+    if (prompt) return one_shot(run, *prompt);
+    chat(run);
+    return 0;
+}
+
+}  // namespace
+
+GenerateCallbacks terminal_callbacks(bool show_text) {
+    auto progress =
+        std::make_shared<std::unique_ptr<Progress>>(std::make_unique<Progress>("reading the prompt", "tokens", 1));
+    GenerateCallbacks c;
+    c.prompt = [progress](size_t done, size_t total) {
+        (*progress)->show(done, total);
+        if (done == total) *progress = std::make_unique<Progress>("", "", 1);  // wipes the line
+        return !InterruptGuard::raised();
+    };
+    c.text = [show_text](std::string_view text) {
+        return (!show_text || write_out(text)) && !InterruptGuard::raised();
+    };
+    return c;
+}
+
+void print_rates(const Run &run, const Generation &g) {
+    std::string text = fmt::format("prompt {} tokens", g.prompt_tokens);
+    if (g.cached_tokens > 0) text += fmt::format(" ({} kept)", g.cached_tokens);
+    text += fmt::format(", {:.1f}/s; answer {} tokens, {:.1f}/s", g.prompt_rate(), g.tokens.size(), g.answer_rate());
+    if (g.finish == Finish::length) text += "; ended by -n";
+    if (g.finish == Finish::context)
+        text += fmt::format("; ended by the context of {} positions (--context)", run.session->context());
+    if (g.finish == Finish::cancelled) text += "; stopped";
+    fmt::print(stderr, "[{}; levers {}]\n", text, run.session->engine().program().levers.to_string());
+}
+
+text::ChatTemplate chat_template(const Model &model) {
+    const std::string origin = model.file().paths().front().string();
+    const std::string_view jinja = model.file().get_string("tokenizer.chat_template", "");
+    return text::chat_template_from(jinja, origin);
+}
+
+void add_run(CLI::App &app) {
+    CLI::App *cmd = app.add_subcommand("run", "Answer a prompt (-p, --file or a pipe), or chat on the terminal");
+    auto f = std::make_shared<RunFlags>();
+    f->model = add_model_flags(*cmd);
+    CLI::Option *prompt =
+        cmd->add_option("-p,--prompt", f->prompt, "The prompt; - reads the standard input")->type_name("TEXT");
+    prompt->each([flags = f.get()](const std::string &) { flags->has_prompt = true; });
+    cmd->add_option("--file", f->prompt_file, "Read the prompt from a file")->type_name("FILE")->excludes(prompt);
+    cmd->add_option("-n,--tokens", f->generate.max_tokens, "Most tokens to answer (default: until the model ends)")
+        ->check(CLI::PositiveNumber);
+    CLI::Option *system =
+        cmd->add_option("--system", f->system, "System prompt (default: the template's own)")->type_name("TEXT");
+    system->each([flags = f.get()](const std::string &) { flags->has_system = true; });
+    CLI::Option *raw = cmd->add_flag("--raw", f->raw, "Continue the prompt as it is, without a chat template");
+    raw->excludes(system);
+    cmd->add_flag("--special", f->special, "With --raw: control tokens named in the prompt count as such")->needs(raw);
+    cmd->add_option("--stop", f->generate.stop, "End the answer before this text; may be given again")
+        ->allow_extra_args(false)
+        ->type_name("TEXT");
+    cmd->add_flag("--ignore-end", f->generate.ignore_end, "Go on past the model's end (for measuring)");
+    cmd->add_flag("--json", f->json, "Print the answer and its figures as JSON");
+    cmd->add_flag("-q,--quiet", f->quiet, "Print no figures at the end");
+    cmd->add_flag("--explain-plan", f->explain_plan, "Print which kernel row runs each operation and why, then end");
+    f->sampler = add_sampler_flags(*cmd);
+    cmd->callback([f] {
+        if (const int code = run_command(*f); code != 0) throw CLI::RuntimeError(code);
+    });
+}
+
+}  // namespace ridge

@@ -1,0 +1,94 @@
+#include "cli/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace ridge {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+struct sigaction g_previous;
+
+extern "C" void on_interrupt(int) {
+    if (g_interrupted.exchange(true)) {
+        // The first one was not heard: end as an unhandled SIGINT would.
+        std::signal(SIGINT, SIG_DFL);
+        std::raise(SIGINT);
+    }
+}
+
+int terminal_columns() {
+    winsize w{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+}  // namespace
+
+bool stdin_is_terminal() { return isatty(STDIN_FILENO) != 0; }
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+bool stderr_is_terminal() { return isatty(STDERR_FILENO) != 0; }
+
+InterruptGuard::InterruptGuard() {
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;  // without SA_RESTART: a blocked read returns
+    sigaction(SIGINT, &action, &g_previous);
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &g_previous, nullptr); }
+bool InterruptGuard::raised() { return g_interrupted.load(); }
+void InterruptGuard::clear() { g_interrupted = false; }
+
+Progress::Progress(std::string label, std::string unit, double scale)
+    : label_(std::move(label)), unit_(std::move(unit)), scale_(scale), start_(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() {
+    if (drawn_) std::fputs("\r\x1b[K", stderr);
+}
+
+void Progress::show(uint64_t done, uint64_t total) {
+    using namespace std::chrono_literals;
+    const auto now = std::chrono::steady_clock::now();
+    if (!stderr_is_terminal() || now - start_ < 500ms || now - last_ < 50ms) return;
+    last_ = now;
+    drawn_ = true;
+    const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
+    std::string line = fmt::format("{} {:3.0f}%  {:.0f}/{:.0f} {}", label_, 100 * share,
+                                   static_cast<double>(done) / scale_, static_cast<double>(total) / scale_, unit_);
+    // Never wider than the terminal: a wrapped line could not be redrawn.
+    const auto room = static_cast<size_t>(terminal_columns() - 1);
+    if (line.size() > room) line = fmt::format("{:3.0f}%", 100 * share).substr(0, room);
+    std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
+    std::fflush(stderr);
+}
+
+std::string printable(std::string_view utf8) {
+    std::string out;
+    for (size_t i = 0; i < utf8.size(); i++) {
+        const auto c = static_cast<unsigned char>(utf8[i]);
+        const bool c1 = c == 0xC2 && i + 1 < utf8.size() && static_cast<unsigned char>(utf8[i + 1]) < 0xA0;
+        if (c1) {
+            out += "\xEF\xBF\xBD";  // U+FFFD
+            i++;
+        } else if (c == 0x7F) {
+            out += "\xE2\x90\xA1";  // U+2421, symbol for delete
+        } else if (c < 0x20 && c != '\n' && c != '\t') {
+            out += {'\xE2', '\x90', static_cast<char>(0x80 + c)};  // U+2400 + c, symbols for the control characters
+        } else {
+            out += static_cast<char>(c);
+        }
+    }
+    return out;
+}
+
+bool write_out(std::string_view text) {
+    const std::string safe = stdout_is_terminal() ? printable(text) : std::string(text);
+    return std::fwrite(safe.data(), 1, safe.size(), stdout) == safe.size() && std::fflush(stdout) == 0;
+}
+
+}  // namespace ridge

@@ -1,0 +1,108 @@
+#include "runtime/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+#include "text/stream.h"
+
+namespace ridge {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+std::string_view name(Finish f) {
+    switch (f) {
+        case Finish::end:
+            return "end";
+        case Finish::stop:
+            return "stop";
+        case Finish::length:
+            return "length";
+        case Finish::context:
+            return "context";
+        case Finish::cancelled:
+            return "cancelled";
+    }
+    return "?";
+}
+
+double Generation::prompt_rate() const {
+    return prompt_seconds > 0 ? (prompt_tokens - cached_tokens) / prompt_seconds : 0;
+}
+
+// The first token's time belongs to the prompt, so the rate counts the others.
+double Generation::answer_rate() const {
+    return answer_seconds > 0 && tokens.size() > 1 ? static_cast<double>(tokens.size() - 1) / answer_seconds : 0;
+}
+
+Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler &sampler,
+                    std::span<const int32_t> prompt, const GenerateOptions &options,
+                    const GenerateCallbacks &callbacks) {
+    if (prompt.empty())
+        fail(ErrorKind::usage, "the prompt is empty: it has no tokens, so there is nothing to continue");
+    Generation g;
+    g.prompt_tokens = static_cast<uint32_t>(prompt.size());
+
+    // At least one token is evaluated, for its logits.
+    const std::span<const int32_t> held = session.tokens();
+    const size_t most = std::min(held.size(), prompt.size() - 1);
+    const auto shared =
+        std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(most), prompt.begin()).first;
+    g.cached_tokens = static_cast<uint32_t>(shared - held.begin());
+    session.truncate(g.cached_tokens);
+
+    const Clock::time_point start = Clock::now();
+    const std::span<const int32_t> fresh = prompt.subspan(g.cached_tokens);
+    const bool complete = session.evaluate(fresh, Want::last, callbacks.prompt);
+    g.prompt_seconds = seconds_since(start);
+    if (!complete) {
+        g.finish = Finish::cancelled;
+        return g;
+    }
+
+    text::Utf8Stream characters;
+    text::StopMatcher matcher(options.stop);
+    bool cancelled = false;
+    auto emit = [&](std::string text) {
+        if (text.empty()) return;
+        g.text += text;
+        if (callbacks.text && !callbacks.text(text)) cancelled = true;
+    };
+
+    const Clock::time_point answer_start = Clock::now();
+    for (uint64_t draw = 0;; draw++) {
+        const int32_t token = sampler.sample(session.logits(), session.tokens(), draw);
+        if (tokenizer.is_end(token) && !options.ignore_end) {
+            g.finish = Finish::end;
+            break;
+        }
+        g.tokens.push_back(token);
+        emit(matcher.feed(characters.feed(tokenizer.piece(token))));
+        if (matcher.stopped())
+            g.finish = Finish::stop;
+        else if (cancelled)
+            g.finish = Finish::cancelled;
+        else if (options.max_tokens != 0 && g.tokens.size() == options.max_tokens)
+            g.finish = Finish::length;
+        else if (session.position() == session.context())
+            g.finish = Finish::context;
+        else {
+            session.evaluate({&token, 1});
+            continue;
+        }
+        break;
+    }
+    g.answer_seconds = seconds_since(answer_start);
+    if (!matcher.stopped()) {
+        emit(matcher.feed(characters.finish()));
+        emit(matcher.finish());
+    }
+    return g;
+}
+
+}  // namespace ridge

@@ -1,0 +1,23 @@
+#include "runtime/model.h"
+
+#include "text/vocabulary.h"
+
+namespace ridge {
+
+std::unique_ptr<Model> Model::open(const std::filesystem::path &path, const OpenOptions &options) {
+    std::unique_ptr<Model> m(new Model(gguf::File::open(path)));
+    m->hparams_ = read_hparams(m->file_);
+    m->program_ = build_program(m->file_, {.kv_type = options.kv_type});
+    if (options.tokenizer)
+        m->tokenizer_ = text::Tokenizer::from(text::vocabulary_from_gguf(m->file_, options.pre_tokenizer));
+    m->devices_.push_back(make_cpu_backend({.threads = options.threads}));
+    return m;
+}
+
+std::unique_ptr<Session> Model::session(const SessionOptions &options) {
+    std::vector<Backend *> devices;
+    for (const auto &d : devices_) devices.push_back(d.get());
+    return std::make_unique<Session>(program_, hparams_.context_length, std::move(devices), weights_, options);
+}
+
+}  // namespace ridge

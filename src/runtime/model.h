@@ -1,0 +1,50 @@
+// A model file opened for use: mapped weights, the plain program, the tokenizer, the devices it runs on.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
+#include "engine/engine.h"
+#include "gguf/gguf.h"
+#include "model/model.h"
+#include "runtime/session.h"
+#include "text/tokenizer.h"
+
+namespace ridge {
+
+struct OpenOptions {
+    DType kv_type = DType::f16;
+    unsigned threads = 0;       // 0: what the machine grants
+    std::string pre_tokenizer;  // overrides tokenizer.ggml.pre
+    bool tokenizer = true;      // false: weights only, for benches on synthetic files
+};
+
+class Model {
+  public:
+    // Throws Error{file} for a malformed file, Error{unsupported} for an architecture or tokenizer that is not known.
+    static std::unique_ptr<Model> open(const std::filesystem::path &path, const OpenOptions &options);
+
+    const gguf::File &file() const { return file_; }
+    const Hparams &hparams() const { return hparams_; }
+    const Program &program() const { return program_; }
+    // Precondition: opened with a tokenizer.
+    const text::Tokenizer &tokenizer() const { return *tokenizer_; }
+    std::span<const std::unique_ptr<Backend>> devices() const { return devices_; }
+
+    std::unique_ptr<Session> session(const SessionOptions &options);
+
+  private:
+    explicit Model(gguf::File file) : file_(std::move(file)) {}
+    gguf::File file_;
+    Hparams hparams_;
+    Program program_;
+    std::unique_ptr<text::Tokenizer> tokenizer_;
+    std::vector<std::unique_ptr<Backend>> devices_;
+    WeightStore weights_;
+};
+
+}  // namespace ridge
