@@ -223,7 +223,7 @@ def reference_logits(net, tokens):
 
 
 def greedy(net, tokens, count, end_of_turn):
-    """`count` tokens, each the argmax (the lowest id among equals); without a cache, so it is one thing less to trust."""
+    """`count` tokens, each the argmax (the lowest id among equals). Without a cache: one thing less to trust."""
     out = []
     for _ in range(count):
         out.append(int(np.argmax(reference_logits(net, tokens + out)[-1])))
@@ -331,7 +331,8 @@ def make_sequence(model, tokenizer, net, spec):
           f"top-1 equal {(check.argmax(-1) == logits.argmax(-1)).mean():.4f}")
     if n_greedy:
         two = -np.sort(-logits[steps], axis=-1)[:, :2]
-        print(f"  smallest greedy margin {(two[:, 0] - two[:, 1]).min():.4f}\n  {tokenizer.decode(tokens[n_prompt:])!r}")
+        print(f"  smallest greedy margin {(two[:, 0] - two[:, 1]).min():.4f}")
+        print(f"  {tokenizer.decode(tokens[n_prompt:])!r}")
     return encode_sequence(name, text, n_prompt, tokens, logits, positions, full), divergence
 
 
@@ -349,7 +350,8 @@ def main():
                   f"torch {torch.__version__}, weights by gguf {gguf_version()}; against a numpy f64 pass: "
                   f"mean KL {floor.mean():.2e}, max {floor.max():.2e} over {len(floor)} positions")
     data = b"RDGREF01" + model.sha256 + string(provenance)
-    data += struct.pack("<ddIII", floor.mean(), floor.max(), len(model.tensors["token_embd.weight"]), N_TOP, len(parts))
+    n_vocab = len(model.tensors["token_embd.weight"])
+    data += struct.pack("<ddIII", floor.mean(), floor.max(), n_vocab, N_TOP, len(parts))
     data += b"".join(parts)
     with open(sys.argv[2], "wb") as f:
         f.write(data)
