@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/model.h"
+#include "runtime/sampler.h"
 
 namespace ridge {
 
