@@ -154,6 +154,7 @@ CONVERSATIONS = [
     turns("Why?", "<think>\nLet me see.\n</think>\n\nBecause.", "Really?"),
     turns("Why?", "<think>\n\nLet me see.\n\n</think>\n\n\nBecause."),
     turns("Why?", "no reasoning"),
+    turns("Why?", "\n\nno reasoning, but line breaks\n"),
     turns("Why?", "a</think>b</think>\nc", "Go on"),
     turns("Why?", "<think>x<think>y\n</think>z"),
     [{"role": "assistant", "content": "I start."}, {"role": "user", "content": "Then I."}],

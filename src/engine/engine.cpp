@@ -9,9 +9,9 @@
 namespace ridge {
 
 Buffer WeightStore::get(Backend &device, const Weight &w, Layout layout) {
-    auto [it, is_new] = loaded_.try_emplace({&device, w.data, layout});
-    if (is_new) it->second = device.load(w, layout);
-    return it->second;
+    const Key key{&device, w.data, layout};
+    const auto found = loaded_.find(key);
+    return found != loaded_.end() ? found->second : loaded_.emplace(key, device.load(w, layout)).first->second;
 }
 
 namespace {
@@ -39,6 +39,10 @@ struct BindWeights {
 Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &weights, const EngineOptions &options)
     : program_(std::move(program)), devices_(std::move(devices)), options_(options) {
     check(program_);
+    for (const Node &n : program_.nodes)
+        if (n.device < 0 || static_cast<size_t>(n.device) >= devices_.size())
+            fail(ErrorKind::usage, "layer {} is placed on device {}, but the devices are 0 to {}", n.layer, n.device,
+                 devices_.size() - 1);
     buckets_ = token_buckets(devices_, options_.limits.tokens);
     const MemoryPlan memory = plan_memory(program_, options_.limits, devices_.size());
     offsets_ = memory.offset;
@@ -157,6 +161,10 @@ void Engine::write_value(ValueId v, std::span<const std::byte> bytes) {
     const Value &x = program_.value(v);
     devices_[static_cast<size_t>(x.device)]->upload(arenas_[static_cast<size_t>(x.device)],
                                                     offsets_[static_cast<size_t>(v)], bytes);
+}
+
+void Engine::write_state(StateId s, std::span<const std::byte> bytes) {
+    devices_[static_cast<size_t>(program_.state(s).device)]->upload(states_[static_cast<size_t>(s)], 0, bytes);
 }
 
 void Engine::run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step) {

@@ -38,8 +38,13 @@ struct EngineOptions {
 class Engine {
   public:
     // `devices[i]` is device i of the program; they and `weights` must outlive the engine.
-    // Throws Error{unsupported} where an operation has no kernel, Error{limit} where memory does not suffice.
+    // Throws Error{unsupported} where an operation has no kernel, Error{limit} where memory does not suffice,
+    // Error{usage} where the program is placed on a device that is not there.
     Engine(Program program, std::vector<Backend *> devices, WeightStore &weights, const EngineOptions &options);
+
+    // Executables refer to the program and the bindings in here.
+    Engine(const Engine &) = delete;
+    Engine &operator=(const Engine &) = delete;
 
     const Program &program() const { return program_; }
     const EngineOptions &options() const { return options_; }
@@ -62,6 +67,7 @@ class Engine {
     std::vector<std::byte> read_value(ValueId v, size_t rows) const;
     std::vector<std::byte> read_state(StateId s) const;
     void write_value(ValueId v, std::span<const std::byte> bytes);
+    void write_state(StateId s, std::span<const std::byte> bytes);
     // For gates: runs the nodes with the given row instead of the planned one.
     void run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step);
 

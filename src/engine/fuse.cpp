@@ -185,7 +185,7 @@ void lower_int8_dot(Program &p) {
         auto [it, is_new] = quantized.try_emplace(x, kNone);
         if (is_new) {
             Value q = p.value(x);
-            q.type = DType::q8;
+            q.type = DType::q8, q.device = n.device;
             q.name += ".q8";
             it->second = p.add_value(q);
             nodes.push_back({Quantize{x, it->second}, n.device, n.layer});

@@ -43,8 +43,8 @@ std::string why_not(const Kernel &k, const Program &p, const Op &op, const Opera
         return fmt::format("reads {} activations, these are {}", name(k.input), name(operands.input));
     if (!operands.formats.empty() && (k.formats | operands.formats) != k.formats)
         return fmt::format("does not read {}", operands.format_names);
-    if (!k.tokens.has(tokens))
-        return fmt::format("is for {} tokens or {}", k.tokens.first, tokens < k.tokens.first ? "more" : "fewer");
+    if (tokens < k.tokens.first) return fmt::format("is for {} tokens or more", k.tokens.first);
+    if (tokens > k.tokens.last) return fmt::format("is for {} tokens or fewer", k.tokens.last);
     if ((k.needs & ~device.features()) != 0) return "needs " + device.feature_names(k.needs & ~device.features());
     if (!p.levers.has(k.lever)) return fmt::format("its lever {} is off", name(k.lever));
     if (k.refuses)
@@ -197,10 +197,9 @@ std::string explain(const Program &p, const Plan &plan, std::span<Backend *const
     std::string text = fmt::format("plan for {} token{}, levers: {}\n", plan.tokens, plan.tokens == 1 ? "" : "s",
                                    p.levers.to_string());
     // Nodes of different layers that read alike are told once.
-    std::string previous;
     uint32_t repeats = 0;
     auto flush = [&] {
-        if (repeats > 0) text += fmt::format("      ... and {} more like the one above, in other layers\n", repeats);
+        if (repeats > 0) text += fmt::format("      ... and {} more like those above, in other layers\n", repeats);
         repeats = 0;
     };
     std::set<std::string> told;

@@ -2,7 +2,7 @@
 //
 // A launch never carries such a value, so any step can be captured and replayed. Layout for limits (T tokens, O
 // outputs, S sequences, P pages per sequence):
-//   header[4]: tokens, outputs, sequences, 0 | token[T] | position[T] | sequence[T] | output[O] | length[S] |
+//   header[4]: tokens, outputs, 0, 0 | token[T] | position[T] | sequence[T] | output[O] | length[S] |
 //   page[S][P]
 #pragma once
 

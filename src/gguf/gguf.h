@@ -6,6 +6,7 @@
 //
 // Everything in a file is hostile until checked. After `File::open` returns, every name, value and tensor lies inside
 // the mapping, and shapes, formats and sizes agree; nothing was allocated that the file's own size does not justify.
+// What a mapping cannot guard against: a file that another process shortens while it is open (SIGBUS).
 #pragma once
 
 #include <array>
@@ -18,6 +19,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "format/format.h"
@@ -30,16 +33,16 @@ std::string_view type_name(Type t);
 // One metadata value, a view into the mapping.
 class Value {
   public:
-    Type type = Type::u8;          // Type::array for arrays
-    Type element = Type::u8;       // element type of an array
-    uint64_t count = 1;            // elements of an array
+    Type type = Type::u8;             // Type::array for arrays
+    Type element = Type::u8;          // element type of an array
+    uint64_t count = 1;               // elements of an array
     const std::byte *data = nullptr;  // first byte of the value (of the first element); not aligned
-    size_t bytes = 0;              // of the whole value; strings inside include their u64 lengths
+    size_t bytes = 0;                 // of the whole value; strings inside include their u64 lengths
 
     // Each is empty where the stored type does not hold such a value (a negative integer is no as_u64).
-    std::optional<uint64_t> as_u64() const;   // any integer type or bool
-    std::optional<int64_t> as_i64() const;    // any integer type or bool
-    std::optional<double> as_f64() const;     // f32, f64 or any integer type
+    std::optional<uint64_t> as_u64() const;  // any integer type or bool
+    std::optional<int64_t> as_i64() const;   // any integer type or bool
+    std::optional<double> as_f64() const;    // f32, f64 or any integer type
     std::optional<bool> as_bool() const;
     std::optional<std::string_view> as_string() const;
     std::optional<std::vector<std::string_view>> as_strings() const;  // array of string; views into the mapping
@@ -47,16 +50,22 @@ class Value {
     std::optional<std::vector<int64_t>> as_ints() const;              // array of any integer type or bool
 };
 
+// "u32", "string", "array of f32".
+std::string type_text(const Value &v);
+// The value on one line that is safe to print: strings quoted, escaped and cut, arrays by their first elements.
+std::string preview(const Value &v, size_t max_elements = 6);
+
 struct Tensor {
     std::string_view name;
-    uint32_t type = 0;                       // ggml_type as stored
-    const FormatInfo *format = nullptr;      // nullptr for the plain integer and f64 types, which hold no weights
+    uint32_t type = 0;                   // ggml_type as stored
+    const FormatInfo *format = nullptr;  // nullptr for the plain integer and f64 types, which hold no weights
+    std::string_view format_name;        // "Q4_K", "I32": also where there is no FormatInfo
     uint32_t n_dims = 1;
     std::array<uint64_t, 4> shape{1, 1, 1, 1};  // shape[0] varies fastest: a (n, k) matrix has shape {k, n}
-    const std::byte *data = nullptr;         // in the mapping
+    const std::byte *data = nullptr;            // in the mapping
     size_t bytes = 0;
-    uint32_t file = 0;                       // index into File::paths()
-    uint64_t offset = 0;                     // of the data, from the start of that file
+    uint32_t file = 0;    // index into File::paths()
+    uint64_t offset = 0;  // of the data, from the start of that file
     uint64_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
 };
 
@@ -102,8 +111,12 @@ class File {
 };
 
 // Writes one file. Metadata and tensors keep the order of the calls; data is streamed, never held whole.
+// The bytes follow the rules of llama.cpp's reader, which are tighter than the format's: tensors lie in order without
+// gaps beyond the alignment, the last one is padded too, and names have at most 63 bytes.
 class Writer {
   public:
+    // The key general.alignment is written where `alignment` is not the default. Throws Error{usage} where it is not a
+    // power of two from 8 to 1 MiB.
     explicit Writer(uint64_t alignment = 32);
     void add_u32(std::string_view key, uint32_t v);
     void add_u64(std::string_view key, uint64_t v);
@@ -114,16 +127,20 @@ class Writer {
     void add_strings(std::string_view key, std::span<const std::string> v);
     void add_floats(std::string_view key, std::span<const float> v);
     void add_i32s(std::string_view key, std::span<const int32_t> v);
+    // A value of any type, copied from an open file.
+    void add_value(std::string_view key, const Value &v);
     // `shape` as in Tensor (fastest first). Throws Error{usage} for a row that is not a multiple of the block,
     // for duplicate names and keys.
     void add_tensor(std::string_view name, Format format, std::span<const uint64_t> shape);
     uint64_t data_bytes() const;  // all tensors with their padding
 
-    // Fills tensor `index` piecewise: called with ascending offsets; must fill all of `out`.
+    // Fills the bytes [offset, offset + out.size()) of tensor `index`; must fill all of `out`. Pieces come in ascending
+    // order where there is one thread, and in any order otherwise.
     using Fill = std::function<void(size_t index, uint64_t offset, std::span<std::byte> out)>;
-    // Writes to a temporary name beside `path` and renames it when complete: no half file is left behind.
-    // `fill` is called from up to `threads` threads for different pieces (pieces are multiples of 256 weights' blocks
-    // of whole rows where a row fits). Throws Error{file}.
+    // Writes to a temporary name beside `path` and renames it when it is complete and on the disk: no half file is left
+    // behind. A piece is a number of whole rows, or where a row is larger than a piece, a part of one row that starts
+    // at a multiple of 256 weights. `fill` is called from `threads` threads, the caller's among them; `progress`, in
+    // bytes of data, from one at a time. An exception from either ends the write and is passed on. Throws Error{file}.
     void write(const std::filesystem::path &path, const Fill &fill, unsigned threads = 1,
                const std::function<void(uint64_t done, uint64_t total)> &progress = {}) const;
 
@@ -140,10 +157,13 @@ class Writer {
         uint64_t offset;
     };
     void add(std::string_view key, std::string encoded);
+    std::string header() const;
     uint64_t alignment_;
     uint64_t data_end_ = 0;
     std::vector<Entry> metadata_;
     std::vector<TensorEntry> tensors_;
+    std::unordered_set<std::string> keys_;
+    std::unordered_set<std::string> names_;
 };
 
 }  // namespace ridge::gguf

@@ -8,21 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "format/decode.h"
 #include "format/format.h"
+#include "measure/gate_result.h"
 
 namespace ridge {
-
-struct GateResult {
-    size_t checked = 0;     // weights
-    size_t nbad = 0;        // of them
-    std::string first_bad;  // says where and how, empty if none
-    // Having checked nothing is a failure.
-    bool ok() const { return checked > 0 && nbad == 0; }
-};
 
 // Precondition: blocks.size() is a multiple of info(f).bytes.
 GateResult gate_format(const DecodeFns &fns, Format f, std::span<const std::byte> blocks);

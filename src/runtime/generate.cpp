@@ -47,6 +47,10 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
         fail(ErrorKind::usage, "the prompt is empty: it has no tokens, so there is nothing to continue");
     Generation g;
     g.prompt_tokens = static_cast<uint32_t>(prompt.size());
+    if (prompt.size() > session.context())
+        fail(ErrorKind::limit,
+             "the prompt has {} tokens, but the context has {} positions; use a larger --context or a shorter prompt",
+             prompt.size(), session.context());
 
     // At least one token is evaluated, for its logits.
     const std::span<const int32_t> held = session.tokens();
@@ -68,10 +72,9 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
     text::Utf8Stream characters;
     text::StopMatcher matcher(options.stop);
     bool cancelled = false;
-    auto emit = [&](std::string text) {
-        if (text.empty()) return;
+    auto emit = [&](std::string_view text) {
         g.text += text;
-        if (callbacks.text && !callbacks.text(text)) cancelled = true;
+        if (callbacks.text && !cancelled && !callbacks.text(text)) cancelled = true;
     };
 
     const Clock::time_point answer_start = Clock::now();
@@ -99,8 +102,8 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
     }
     g.answer_seconds = seconds_since(answer_start);
     if (!matcher.stopped()) {
-        emit(matcher.feed(characters.finish()));
-        emit(matcher.finish());
+        const std::string rest = matcher.feed(characters.finish());
+        emit(rest + matcher.finish());
     }
     return g;
 }

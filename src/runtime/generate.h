@@ -42,11 +42,14 @@ struct Generation {
 
 struct GenerateCallbacks {
     std::function<bool(size_t done, size_t total)> prompt;  // between steps of a long prompt; false cancels
-    std::function<bool(std::string_view text)> text;        // whole characters as they come; false cancels
+    // Once per token drawn and once at the end: the whole characters that are new, perhaps none; false cancels and is
+    // the last call.
+    std::function<bool(std::string_view text)> text;
 };
 
 // The session keeps what it shares with `prompt` and forgets the rest; afterwards it holds prompt and answer, but for
-// the last token drawn. Throws Error{usage} for an empty prompt, Error{limit} where the prompt does not fit.
+// the last token drawn. Throws Error{usage} for an empty prompt, Error{limit} where the prompt does not fit, and then
+// has changed nothing.
 Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler &sampler,
                     std::span<const int32_t> prompt, const GenerateOptions &options,
                     const GenerateCallbacks &callbacks = {});

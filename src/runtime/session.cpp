@@ -26,10 +26,13 @@ Program prepared(Program p, const SessionOptions &o) {
 
 uint32_t pages_for(uint32_t positions) { return (positions + kPageTokens - 1) / kPageTokens; }
 
+// Most rows of logits in one step: with a vocabulary of 152k each takes 0.6 MB, on the device and again on the host.
+constexpr uint32_t kOutputs = 32;
+
 EngineOptions engine_options(uint32_t context, uint32_t batch) {
     EngineOptions o;
     o.limits = {.tokens = std::min(batch, context),
-                .outputs = std::min(batch, context),
+                .outputs = std::min({batch, context, kOutputs}),
                 .sequences = 1,
                 .pages = pages_for(context)};
     o.pages = o.limits.pages;
@@ -47,6 +50,7 @@ Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> 
       vocabulary_(plain.value(plain.logits).cols),
       engine_(prepared(plain, options), std::move(devices), weights, engine_options(context_, batch_)),
       step_(engine_.options().limits) {
+    engine_.prepare();
     // One sequence has the identity page table.
     for (uint32_t i = 0; i < step_.limits().pages; i++) step_.set_page(0, i, i);
     tokens_.reserve(context_);
@@ -63,8 +67,9 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
             fail(ErrorKind::usage, "token {} is outside the vocabulary of {}", t, vocabulary_);
     rows_ = 0;
     all_logits_.clear();
+    const uint32_t most = want == Want::all ? engine_.options().limits.outputs : batch_;
     for (size_t done = 0; done < tokens.size();) {
-        const size_t n = std::min<size_t>(batch_, tokens.size() - done);
+        const size_t n = std::min<size_t>(most, tokens.size() - done);
         const bool is_last = done + n == tokens.size();
         step_.begin();
         for (size_t i = 0; i < n; i++)

@@ -23,13 +23,13 @@ struct SessionOptions {
 // for 128k does not reserve its whole state unasked.
 uint32_t default_context(uint32_t trained);
 
-// Most tokens a caller wants logits for in one `evaluate`.
+// Which tokens of one `evaluate` a caller wants logits for.
 enum class Want : uint8_t { none, last, all };
 
 class Session {
   public:
     // `plain` is the model's unfused program and `trained` the context it was trained for. Devices and weights must
-    // outlive the session. Throws Error{usage} for a context of zero or beyond the trained one, Error{limit} where the
+    // outlive the session. Throws Error{usage} for a context beyond the trained one, Error{limit} where the
     // state does not fit into memory, Error{unsupported} where a kernel is missing.
     Session(const Program &plain, uint32_t trained, std::vector<Backend *> devices, WeightStore &weights,
             const SessionOptions &options);

@@ -1,0 +1,102 @@
+// Rows that one instruction set serves as well as another (table look-ups, selection, host trigonometry), and the
+// joining of the tables.
+#include "backend/cpu/ops.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/ops_rows.h"
+#include "backend/cpu/rows.h"
+#include "core/error.h"
+#include "format/decode.h"
+
+namespace ridge::cpu {
+namespace {
+
+struct EmbedTile {
+    static uint32_t count(const LaunchView &view) { return cut_rows(view, op_of<Embed>(view).out).count(); }
+    static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<Embed>(view);
+        const Weight &table = view.program.weight(op.table);
+        const size_t cols = view.cols(op.out), bytes = row_bytes(table.format, table.k);
+        const Range rows = cut_rows(view, op.out).tile(tile);
+        for (size_t i = rows.first; i < rows.last; i++) {
+            const auto token = static_cast<uint32_t>(view.step.token()[i]);
+            RIDGE_ASSERT(token < table.n);
+            float *out = view.ptr<float>(op.out) + i * cols;
+            dequantize(table.format, view.weight(op.table) + token * bytes, out, cols);
+            if (op.scale != 1)
+                for (size_t j = 0; j < cols; j++) out[j] *= op.scale;
+        }
+    }
+};
+
+struct RopeTableTile {
+    // A cosine and a sine in double cost as much as some twenty elements of another operation.
+    static Cut cut(const LaunchView &view) {
+        const size_t cost = 20 * size_t{view.cols(op_of<RopeTable>(view).out)};
+        return {view.step.tokens(), cost >= kTileElements ? 1 : kTileElements / cost};
+    }
+    static uint32_t count(const LaunchView &view) { return cut(view).count(); }
+    static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<RopeTable>(view);
+        const size_t cols = view.cols(op.out);
+        const Range rows = cut(view).tile(tile);
+        for (size_t i = rows.first; i < rows.last; i++) {
+            float *out = view.ptr<float>(op.out) + i * cols;
+            for (size_t j = 0; j < op.frequency.size(); j++) {
+                const double angle = view.step.position()[i] * op.frequency[j];
+                out[2 * j] = static_cast<float>(std::cos(angle) * op.magnitude);
+                out[2 * j + 1] = static_cast<float>(std::sin(angle) * op.magnitude);
+            }
+        }
+    }
+};
+
+struct GatherRowsTile {
+    static uint32_t count(const LaunchView &view) { return cut_rows(view, op_of<GatherRows>(view).out).count(); }
+    static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<GatherRows>(view);
+        const size_t cols = view.cols(op.out);
+        const Range rows = cut_rows(view, op.out).tile(tile);
+        for (size_t j = rows.first; j < rows.last; j++)
+            std::memcpy(view.ptr<float>(op.out) + j * cols,
+                        view.ptr<float>(op.x) + static_cast<size_t>(view.step.output()[j]) * cols,
+                        cols * sizeof(float));
+    }
+};
+
+template <class T>
+Kernel portable_row(std::string_view name, OpKind op) {
+    Kernel k;
+    k.name = name;
+    k.op = op;
+    k.tile = {&T::count, &T::run, 0};
+    return k;
+}
+
+void append(std::vector<Kernel> &rows, std::span<const Kernel> table) {
+    rows.insert(rows.end(), table.begin(), table.end());
+}
+
+}  // namespace
+
+void add_ops_portable(std::vector<Kernel> &rows) {
+    Kernel embed = portable_row<EmbedTile>("cpu.embed.portable", kind<Embed>());
+    embed.formats = FormatSet::all();
+    rows.push_back(embed);
+    rows.push_back(portable_row<RopeTableTile>("cpu.rope_table.portable", kind<RopeTable>()));
+    rows.push_back(portable_row<TopKTile>("cpu.top_k.portable", kind<TopK>()));
+    rows.push_back(portable_row<GatherRowsTile>("cpu.gather_rows.portable", kind<GatherRows>()));
+    append(rows, ops_table_portable());
+}
+
+#if defined(__x86_64__)
+void add_ops_avx2(std::vector<Kernel> &rows) { append(rows, ops_table_avx2()); }
+void add_ops_avx512(std::vector<Kernel> &rows) { append(rows, ops_table_avx512()); }
+#else
+void add_ops_avx2(std::vector<Kernel> &) {}
+void add_ops_avx512(std::vector<Kernel> &) {}
+#endif
+
+}  // namespace ridge::cpu

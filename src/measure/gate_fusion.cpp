@@ -1,0 +1,246 @@
+// Fused forms against their parts: small programs of plain operations, run with and without one fusion lever and with
+// every lever that a row of the device carries on, off one by one, and all off. All of them must give the same bits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/error.h"
+#include "engine/fuse.h"
+#include "measure/gate_case.h"
+
+namespace ridge {
+namespace {
+
+using gate::Bytes;
+using gate::Random;
+using gate::Reals;
+
+constexpr uint32_t kTokens = 40;
+
+// A plain program, its data, and the values to compare.
+struct Example {
+    Program program;
+    std::vector<Bytes> weights;
+    std::vector<gate::Operand> inputs;
+    std::vector<ValueId> outputs;
+    Random random{7};
+
+    ValueId value(std::string name, uint32_t cols, uint32_t per_row = 1, DType type = DType::f32) {
+        return program.add_value({std::move(name), type, Rows::tokens, per_row, cols});
+    }
+    ValueId input(std::string name, uint32_t cols) {
+        const ValueId v = value(std::move(name), cols);
+        inputs.push_back({v, gate::activations(random, kTokens, cols)});
+        program.inputs.push_back(v);
+        return v;
+    }
+    WeightId weight(Format f, uint32_t n, uint32_t k, uint32_t experts = 1) {
+        Weight w{fmt::format("w{}", weights.size()), f, n, k, experts, nullptr};
+        weights.push_back(gate::random_weight(random, w));
+        w.data = weights.back().data();
+        return program.add_weight(w);
+    }
+    void add(Op op) { program.nodes.push_back({std::move(op), 0, 0}); }
+    ValueId contract(ValueId x, WeightId w, ValueId ids = kNone, WeightId bias = kNone) {
+        const uint32_t slots = ids == kNone ? 1 : program.value(ids).cols;
+        const ValueId out = value(fmt::format("y{}", program.nodes.size()), program.weight(w).n, slots);
+        add(Contract{x, ids, 1, {Bank{w, bias, out}}});
+        return out;
+    }
+};
+
+struct Rule {
+    Lever lever;
+    OpKind makes;
+    void (*build)(Example &, Format);
+};
+
+void build_qkv(Example &e, Format f) {
+    const ValueId x = e.input("x", 256);
+    e.outputs = {e.contract(x, e.weight(f, 24, 256), kNone, e.weight(Format::F32, 1, 24)),
+                 e.contract(x, e.weight(f, 9, 256)), e.contract(x, e.weight(f, 9, 256))};
+}
+
+void build_gate_up(Example &e, Format f) {
+    const ValueId x = e.input("x", 256), logits = e.input("logits", 6);
+    // Plain, and with experts.
+    for (const bool routed : {false, true}) {
+        ValueId ids = kNone;
+        if (routed) {
+            ids = e.value("ids", 2, 1, DType::i32);
+            e.add(TopK{logits, ids, e.value("weights", 2)});
+        }
+        const uint32_t experts = routed ? 6 : 1;
+        const ValueId gate = e.contract(x, e.weight(f, 37, 256, experts), ids);
+        const ValueId up = e.contract(x, e.weight(f, 37, 256, experts), ids);
+        const ValueId out = e.value("out", 37, routed ? 2 : 1);
+        e.add(SiluMul{gate, up, out});
+        e.outputs.push_back(out);
+    }
+}
+
+void build_add_rmsnorm(Example &e, Format) {
+    const ValueId a = e.input("a", 131), b = e.input("b", 131), sum = e.value("sum", 131), out = e.value("out", 131);
+    e.add(Add{a, b, sum});
+    e.add(RmsNorm{sum, out, e.weight(Format::F32, 1, 131), 131, 1e-5f});
+    e.outputs = {sum, out};
+}
+
+void build_qk_norm_rope(Example &e, Format) {
+    constexpr uint32_t kHead = 40, kQ = 3 * kHead, kKv = kHead;
+    for (const bool norms : {true, false}) {
+        const ValueId v = e.input("v", kKv), table = e.value("table", 32);
+        e.add(RopeTable{table, std::vector<double>(16, 0.1), 1});
+        auto turned = [&](const char *name, uint32_t cols) {
+            ValueId x = e.input(name, cols);
+            if (norms) {
+                const ValueId normed = e.value("normed", cols);
+                e.add(RmsNorm{x, normed, e.weight(Format::F32, 1, kHead), kHead, 1e-6f});
+                x = normed;
+            }
+            const ValueId out = e.value("turned", cols);
+            e.add(Rope{x, out, table, kHead, RopePairs::halves});
+            return out;
+        };
+        const ValueId q = turned("q", kQ), k = turned("k", kKv);
+        const StateId ks = e.program.add_state({"ks", State::Per::token, kKv, DType::f16, 0});
+        const StateId vs = e.program.add_state({"vs", State::Per::token, kKv, DType::f16, 0});
+        e.add(KvWrite{k, v, ks, vs});
+        const ValueId out = e.value("attended", kQ);
+        e.add(Attention{q, out, ks, vs, 3, 1, kHead, 0.2f, 0});
+        e.outputs.push_back(q), e.outputs.push_back(out);
+    }
+}
+
+void build_moe_route(Example &e, Format) {
+    for (const bool normalize : {true, false}) {
+        const ValueId x = e.input("logits", 61), p = e.value("p", 61), ids = e.value("ids", 8, 1, DType::i32);
+        ValueId weights = e.value("weights", 8);
+        e.add(Softmax{x, p});
+        e.add(TopK{p, ids, weights});
+        if (normalize) {
+            const ValueId normalized = e.value("normalized", 8);
+            e.add(Normalize{weights, normalized});
+            weights = normalized;
+        }
+        e.outputs.push_back(ids), e.outputs.push_back(weights);
+    }
+}
+
+constexpr Rule kRules[] = {
+    {Lever::qkv, kind<Contract>(), build_qkv},
+    {Lever::gate_up, kind<GateUp>(), build_gate_up},
+    {Lever::add_rmsnorm, kind<AddRmsNorm>(), build_add_rmsnorm},
+    {Lever::qk_norm_rope, kind<QkNormRope>(), build_qk_norm_rope},
+    {Lever::moe_route, kind<MoeRoute>(), build_moe_route},
+};
+
+// Launches that stay, as a rule makes fewer of them.
+struct Ran {
+    size_t nodes = 0;
+    bool has_kind = false;
+    std::vector<std::byte> bytes;  // output, then all state
+    size_t elements = 0;           // in them
+};
+
+// Runs `m` tokens and reads `output`; a copy at the end of the program keeps its memory from being used again.
+Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uint32_t m, OpKind kind) {
+    Program p = e.program;
+    Value kept = p.value(output);
+    p.nodes.push_back({Copy{output, p.add_value(std::move(kept))}, 0, 0});
+    p = fuse(std::move(p), levers);
+    Ran ran;
+    ran.nodes = p.nodes.size();
+    ran.has_kind = std::any_of(p.nodes.begin(), p.nodes.end(), [&](const Node &n) { return n.op.index() == kind; });
+    WeightStore store;
+    EngineOptions options;
+    options.limits = {kTokens, 1, 1, 1};
+    options.pages = 2;
+    Engine engine(std::move(p), {&backend}, store, options);
+    for (const gate::Operand &o : e.inputs) {
+        const Value &v = e.program.value(o.id);
+        engine.write_value(o.id, gate::pack(v.type, v.cols, m, o.numbers));
+    }
+    StepBuffer step(options.limits);
+    step.begin();
+    step.set_page(0, 0, 1);
+    for (uint32_t i = 0; i < m; i++) step.add(0, i, 0, false);
+    engine.run(step);
+    ran.bytes = engine.read_value(output, m * e.program.value(output).per_row);
+    ran.elements = size_t{m} * e.program.value(output).per_row * e.program.value(output).cols;
+    for (size_t s = 0; s < e.program.states.size(); s++) {
+        const auto state = engine.read_state(static_cast<StateId>(s));
+        ran.elements += state.size() / bytes_per_element(e.program.states[s].type);
+        ran.bytes.insert(ran.bytes.end(), state.begin(), state.end());
+    }
+    return ran;
+}
+
+// Sets to compare with `base`: the rule on, and with it each lever of a row off, and all of those off.
+std::vector<LeverSet> variants(const Backend &backend, LeverSet base, Lever rule) {
+    const LeverSet on = base.with(rule);
+    std::vector<LeverSet> sets = {on};
+    LeverSet bare = on;
+    for (const LeverInfo &l : all_levers()) {
+        const auto kernels = backend.kernels();
+        if (std::none_of(kernels.begin(), kernels.end(), [&](const Kernel &k) { return k.lever == l.id; })) continue;
+        sets.push_back(on.without(l.id));
+        bare = bare.without(l.id);
+    }
+    sets.push_back(bare);
+    return sets;
+}
+
+void gate_rule(Backend &backend, const Rule &rule, Format f, bool quick, GateRow &row) {
+    Example e;
+    rule.build(e, f);
+    row.formats = row.formats | FormatSet{f};
+    auto bad = [&](std::string what) {
+        row.result.nbad++;
+        if (row.result.first_bad.empty()) row.result.first_bad = std::move(what) + "\n";
+    };
+    for (const bool int8 : {true, false}) {
+        const LeverSet all = int8 ? LeverSet::all() : LeverSet::all().without(Lever::int8_dot);
+        const LeverSet base = all.without(rule.lever);
+        for (const ValueId output : e.outputs)
+            for (const uint32_t m :
+                 quick ? std::vector<uint32_t>{1, 9} : std::vector<uint32_t>{1, 2, 3, 5, 8, 9, 17, 40}) {
+                const Ran plain = run(backend, e, base, output, m, rule.makes);
+                for (const LeverSet levers : variants(backend, base, rule.lever)) {
+                    const Ran fused = run(backend, e, levers, output, m, rule.makes);
+                    row.cases++;
+                    row.result.checked += plain.elements;
+                    if (!fused.has_kind || fused.nodes >= plain.nodes)
+                        bad(fmt::format("the rule fuses nothing, levers {}", levers.to_string()));
+                    if (fused.bytes != plain.bytes)
+                        bad(fmt::format("{} {} with {} tokens: levers {} and {} differ", info(f).name,
+                                        e.program.value(output).name, m, levers.to_string(), base.to_string()));
+                }
+            }
+    }
+}
+
+}  // namespace
+
+GateReport gate_fusions(Backend &backend, const GateOptions &options) {
+    GateReport report;
+    if (!options.op.empty() && options.op != "fusion") return report;
+    for (const Rule &rule : kRules) {
+        GateRow row;
+        row.name = fmt::format("fusion.{}", name(rule.lever));
+        if (row.name.find(options.row) == std::string::npos) continue;
+        const bool has_weights = rule.makes == kind<Contract>() || rule.makes == kind<GateUp>();
+        if (options.format && !has_weights) continue;
+        std::vector<Format> formats = {Format::F32, Format::Q4_K, Format::Q6_K, Format::Q8_0};
+        if (!has_weights) formats = {Format::F32};
+        if (options.format) formats = {*options.format};
+        for (const Format f : formats) gate_rule(backend, rule, f, options.quick, row);
+        row.n_formats = has_weights ? formats.size() : 0;
+        if (!has_weights) row.formats = {};
+        report.rows.push_back(std::move(row));
+    }
+    return report;
+}
+
+}  // namespace ridge

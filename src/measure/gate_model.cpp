@@ -1,0 +1,165 @@
+#include "measure/gate_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "gguf/gguf.h"
+#include "measure/synthetic.h"
+#include "oracle/forward.h"
+#include "runtime/model.h"
+#include "runtime/sampler.h"
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kModels[] = {"tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"};
+constexpr uint32_t kPositions = 24;
+
+// A synthetic file that is gone when this is.
+class TemporaryModel {
+  public:
+    TemporaryModel(std::string_view like, std::string_view quant, bool pure, uint64_t seed)
+        : path_(fs::temp_directory_path() / fmt::format("ridge-gate-{}-{}-{}-{}.gguf", getpid(), like, quant, seed)) {
+        SynthOptions o;
+        o.like = std::string(like), o.quant = std::string(quant), o.pure = pure, o.seed = seed, o.force = true;
+        write_synthetic(path_, o);
+    }
+    ~TemporaryModel() {
+        std::error_code ignored;
+        fs::remove(path_, ignored);
+    }
+    TemporaryModel(const TemporaryModel &) = delete;
+    TemporaryModel &operator=(const TemporaryModel &) = delete;
+    const fs::path &path() const { return path_; }
+
+  private:
+    fs::path path_;
+};
+
+// The expected relative error of the logits, as the header derives it.
+double expected_error(const Program &p, const Hparams &h, bool int8, DType kv) {
+    constexpr double u = 0x1p-24;
+    double squares = 0;
+    for (const Node &n : p.nodes) {
+        const Contract *c = std::get_if<Contract>(&n.op);
+        if (!c) continue;
+        const Weight &w = p.weight(c->banks[0].weight);
+        const double f32_error = (w.k / 16.0 + 8) * u;
+        const double q_error = int8 && !info(w.format).is_float() ? 4 / 127.0 / std::sqrt(12.0) : 0;
+        squares += f32_error * f32_error + q_error * q_error;
+    }
+    const double kv_error = kv == DType::f16 ? 0x1p-11 / std::sqrt(3.0) : 0;
+    squares += h.n_layers * (2 * kv_error * kv_error + std::pow(64 * u, 2));
+    return 2 * std::sqrt(squares);
+}
+
+std::vector<int32_t> random_tokens(uint32_t vocab, uint64_t seed) {
+    std::vector<int32_t> t(kPositions);
+    for (size_t i = 0; i < t.size(); i++) t[i] = static_cast<int32_t>(uniform(seed, i) * vocab);
+    return t;
+}
+
+// Everything one file is gated with: its oracle's logits are computed once.
+class ModelCase {
+  public:
+    ModelCase(std::string_view like, std::string_view quant, bool pure, unsigned threads)
+        : name_(fmt::format("model.{}.{}", like, quant)), threads_(threads) {
+        // A router's close call may fall either way once activations are rounded to int8, and then the logits are those
+        // of another path. So take the first seed whose routers all decide by a margin.
+        const double margin = like.find("moe") == std::string_view::npos ? 0 : 2e-3;
+        for (uint64_t seed = 1;; seed++) {
+            file_ = std::make_unique<TemporaryModel>(like, quant, pure, seed);
+            const gguf::File f = gguf::File::open(file_->path());
+            oracle::Model m(f);
+            tokens_ = random_tokens(static_cast<uint32_t>(m.vocab()), seed);
+            want_ = m.forward(tokens_);
+            if (want_.least_route_margin > margin) break;
+        }
+    }
+
+    const std::string &name() const { return name_; }
+
+    GateRow run(LeverSet levers, DType kv, uint32_t batch) const {
+        const auto model = Model::open(file_->path(), {.kv_type = kv, .threads = threads_, .tokenizer = false});
+        const auto session = model->session({.context = 64, .batch = batch, .levers = levers});
+        session->evaluate(tokens_, Want::all);
+        const double e = expected_error(model->program(), model->hparams(), levers.has(Lever::int8_dot), kv);
+
+        GateRow row;
+        row.name = fmt::format("{}.{}.{}", name_, ridge::name(kv), levers.to_string());
+        row.cases = 1;
+        double kl = 0;
+        for (size_t p = 0; p < want_.positions; p++) {
+            const oracle::RealSpan want = want_.at(p);
+            const std::span<const float> got = session->logits(p);
+            double squares = 0;
+            for (double w : want) squares += w * w;
+            const double bound = 6 * e * std::sqrt(squares / static_cast<double>(want.size()));
+            for (size_t i = 0; i < want.size(); i++) {
+                const double error = std::abs(got[i] - want[i]);
+                row.result.checked++;
+                if (error <= bound) {
+                    row.worst = std::max(row.worst, error / bound);
+                    continue;
+                }
+                if (row.result.nbad++ == 0)
+                    row.result.first_bad = fmt::format("position {} token {}: got {}, want {}, bound {}", p, i, got[i], want[i], bound);
+            }
+            kl += oracle::kl_divergence(want, oracle::Reals(got.begin(), got.end())) / static_cast<double>(want_.positions);
+        }
+        if (row.result.first_bad.empty()) row.note = fmt::format("mean KL {:.1e}", kl);
+        return row;
+    }
+
+  private:
+    std::string name_;
+    unsigned threads_;
+    std::unique_ptr<TemporaryModel> file_;
+    std::vector<int32_t> tokens_;
+    oracle::Logits want_;
+};
+
+struct Quant {
+    std::string_view name;
+    bool pure, quick;
+};
+constexpr Quant kQuants[] = {{"F32", true, true},   {"Q4_K_M", false, true}, {"Q8_0", true, false}, {"Q4_1", true, false},
+                             {"IQ2_XS", true, true}, {"TQ2_0", true, false},  {"MXFP4", true, false}};
+
+}  // namespace
+
+GateReport gate_models(const GateOptions &options, unsigned threads) {
+    GateReport report;
+    const LeverSet on = LeverSet::defaults();
+    for (std::string_view like : kModels)
+        for (const Quant &q : kQuants) {
+            if (options.quick && !q.quick) continue;
+            const std::string prefix = fmt::format("model.{}.{}", like, q.name);
+            // Only a name as long as the prefix can tell before the model is made.
+            if (!options.row.empty() && prefix.find(options.row) == std::string::npos && options.row.find(prefix) == std::string::npos)
+                continue;
+            const ModelCase c(like, q.name, q.pure, threads);
+            auto add = [&](LeverSet levers, DType kv, uint32_t batch) {
+                GateRow row = c.run(levers, kv, batch);
+                if (options.row.empty() || row.name.find(options.row) != std::string::npos) report.rows.push_back(std::move(row));
+            };
+            add(on, DType::f16, 512);
+            add(on, DType::f32, 1);
+            add(on.without(Lever::int8_dot), DType::f32, 512);
+            add(LeverSet::none(), DType::f32, 7);
+            // Every lever off by itself, on one quantisation.
+            if (q.name == "Q4_K_M")
+                for (const LeverInfo &l : all_levers())
+                    if (l.id != Lever::int8_dot) add(on.has(l.id) ? on.without(l.id) : on.with(l.id), DType::f16, 512);
+        }
+    return report;
+}
+
+}  // namespace ridge

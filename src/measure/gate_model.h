@@ -1,0 +1,23 @@
+// Whole models against a forward pass in double: small synthetic models of every architecture, several quantisations,
+// every lever on and off.
+//
+// What is bounded is the error that rounding can explain. With R = rms of a position's logits, an element is bad where
+// |got - want| > 6 R e, e being the expected relative error (a normal error passes 6 standard deviations about once in
+// 10^9). e is a sum over the stages of the model (per layer: four contraction inputs and the attention; then the output):
+//   f32 activations: each contraction adds at most (k/16 + 8) roundings of u = 2^-24 in a row;
+//   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32, and a
+//     normal block's maximum is 2.1 of its rms on average, 4 at most in practice: e_q = 4 / 127 / sqrt(12) = 0.9%;
+//   KV in f16: 2^-11 / sqrt(3) for each of k and v.
+// Independent errors add as squares. Synthetic models are made so that a relative error passes the layers unamplified,
+// up to the softmaxes, which the factor 2 pays for.
+#pragma once
+
+#include "measure/gate.h"
+
+namespace ridge {
+
+// `threads`: 0 as many as the machine grants. `options.quick`: fewer quantisations. `options.row` selects by name, such
+// as "model.tiny-qwen3.Q4_K_M.f16.default".
+GateReport gate_models(const GateOptions &options, unsigned threads);
+
+}  // namespace ridge

@@ -1,0 +1,36 @@
+// qwen3moe: Qwen3 with experts. Attention as in qwen3; every layer's feed-forward is the weighted sum of a few experts:
+// softmax over all of them, the n_experts_used most probable, their probabilities scaled to sum 1.
+#include "model/builder.h"
+
+namespace ridge {
+
+void build_qwen3moe(Builder &b) {
+    const Hparams &h = b.h;
+    const ValueId table = b.rope_table();
+    ValueId x = b.embed("token_embd");
+    for (uint32_t layer = 0; layer < h.n_layers; layer++) {
+        b.begin_layer(layer);
+        const ValueId in = b.rmsnorm(x, "attn_norm");
+        const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim);
+        const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim);
+        const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim);
+        const ValueId q_turned = b.rope(b.rmsnorm_heads(q, "attn_q_norm", h.head_dim), table, RopePairs::halves);
+        const ValueId k_turned = b.rope(b.rmsnorm_heads(k, "attn_k_norm", h.head_dim), table, RopePairs::halves);
+        const Builder::KvStates kv = b.kv_write(k_turned, v);
+        const ValueId attn = b.attention(q_turned, kv);
+        x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");
+
+        const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
+        const Builder::Routes routes = b.route(b.contract(ffn_in, "ffn_gate_inp", h.n_experts));
+        const ValueId gate = b.contract_experts(ffn_in, routes.ids, "ffn_gate_exps", h.n_ff_expert);
+        const ValueId up = b.contract_experts(ffn_in, routes.ids, "ffn_up_exps", h.n_ff_expert);
+        const ValueId act = b.silu_mul(gate, up);
+        const ValueId down = b.contract_experts(act, routes.ids, "ffn_down_exps", h.n_embd);
+        x = b.add(x, b.moe_combine(down, routes.weights), "residual");
+    }
+    b.begin_output();
+    x = b.gather_outputs(x);
+    b.logits(b.rmsnorm(x, "output_norm"));
+}
+
+}  // namespace ridge

@@ -1,0 +1,80 @@
+// Builder: the verbs in which an architecture says its forward pass. Each verb appends one plain operation and returns
+// the value it writes; values, weights and states are named after the tensors of the current layer:
+//
+//   b.rmsnorm(x, "attn_norm")  in layer 3 reads the weight blk.3.attn_norm.weight and writes the value "3.attn_norm"
+//
+// Outside the layers the prefix is empty: b.rmsnorm(x, "output_norm") reads output_norm.weight.
+// Every tensor is checked on its first use: present, of the expected shape, of a format that can be there.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "model/model.h"
+
+namespace ridge {
+
+class Builder {
+  public:
+    // Whether a contraction adds <name>.bias.
+    enum class Bias : uint8_t { if_present, required };
+    struct KvStates {
+        StateId k, v;
+    };
+    struct Routes {
+        ValueId ids, weights;  // (m, n_experts_used) i32, f32
+    };
+
+    Builder(const gguf::File &file, const Hparams &hparams, const ModelOptions &options);
+
+    const Hparams &h;
+
+    void begin_layer(uint32_t layer);
+    void begin_output();  // after the last layer
+
+    // Tensors by name without the layer's prefix; for those outside the layers, see `global`.
+    bool has(std::string_view name) const;
+    WeightId matrix(std::string_view name, uint32_t n, uint32_t k, uint32_t experts = 1);
+    WeightId vector(std::string_view name, uint32_t k);  // F32
+
+    ValueId rope_table();                               // (m, n_rot); honours rope_freqs.weight
+    ValueId embed(std::string_view name);               // (m, n_embd)
+    ValueId rmsnorm(ValueId x, std::string_view name);  // over all columns
+    ValueId rmsnorm_heads(ValueId x, std::string_view name, uint32_t head_dim);  // head by head
+    ValueId contract(ValueId x, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
+    // `name` holds the matrices of all experts; writes a row per token and chosen expert.
+    ValueId contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n);
+    ValueId rope(ValueId x, ValueId table, RopePairs pairs);
+    // Declares the layer's "<layer>.k" and "<layer>.v" and stores this step's rows.
+    KvStates kv_write(ValueId k, ValueId v);
+    ValueId attention(ValueId q, KvStates kv);
+    ValueId silu_mul(ValueId gate, ValueId up);
+    ValueId add(ValueId a, ValueId b, std::string_view name);
+    // The n_experts_used most probable experts of each token, their probabilities scaled to sum 1.
+    Routes route(ValueId router_logits);
+    ValueId moe_combine(ValueId x, ValueId weights);
+    ValueId gather_outputs(ValueId x);  // (outputs, n): the rows whose logits are wanted
+    // The output matrix where the file has one, else the (tied) embedding table; ends the program.
+    void logits(ValueId x);
+
+    Program take() { return std::move(p_); }
+
+  private:
+    std::string tensor_name(std::string_view name) const;
+    std::string value_name(std::string_view name) const;
+    // Checks and adds the tensor called `full`, or returns the weight it already is.
+    WeightId weight(const std::string &full, uint32_t n, uint32_t k, uint32_t experts, bool is_vector);
+    ValueId value(std::string_view name, uint32_t cols, ValueId rows_like = kNone, DType type = DType::f32);
+    uint32_t cols(ValueId v) const { return p_.value(v).cols; }
+    void push(Op op) { p_.nodes.push_back({std::move(op), 0, layer_}); }
+
+    const gguf::File &file_;
+    ModelOptions options_;
+    Program p_;
+    int32_t layer_ = -1;
+    std::unordered_map<std::string, WeightId> weights_;
+};
+
+}  // namespace ridge

@@ -1,0 +1,74 @@
+#include "op/bound.h"
+
+#include <cmath>
+
+namespace ridge::bound {
+
+double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
+
+double depth(Order order, size_t terms) {
+    if (order == Order::f32_lanes16) return std::ceil(static_cast<double>(terms) / 16) + 4;
+    return static_cast<double>(terms);
+}
+
+double contract_f32(Order order, size_t k, double magnitude, bool bias) {
+    return gamma(depth(order, k) + bias) * magnitude + static_cast<double>(k + 1) * kTiny;
+}
+
+double contract_int8(Order order, size_t terms, double magnitude, double integers, bool bias) {
+    const double n = static_cast<double>(terms), per_term = order == Order::int8_sequential ? 1 : 2;
+    return gamma(n + per_term + bias) * magnitude + (integers + n + 1) * kTiny;
+}
+
+double rmsnorm(Order order, size_t width, double want, double weight) {
+    const double relative = gamma((depth(order, width) + 2) / 2 + 4);
+    return relative * std::fabs(want) + (std::fabs(weight) + 1) * kTiny;
+}
+
+double rope(double magnitude, double error) { return gamma(2) * (magnitude + error) + error + 3 * kTiny; }
+
+double rope_table(double want, double angle, double magnitude) {
+    const double in_double = (std::fabs(angle) + 4) * std::fabs(magnitude) * 0x1p-52;
+    return kU * (std::fabs(want) + in_double) + in_double + kTiny;
+}
+
+double to_f16(double want, double error) { return error + 0x1p-11 * (std::fabs(want) + error) + 0x1p-25; }
+
+double softmax_relative(Order order, size_t n, double distance, double spread) {
+    const double numerator = std::expm1(kU * distance + kExp);
+    const double denominator = std::expm1(kU * spread + kExp) + gamma(depth(order, n) + 1);
+    return (numerator + denominator) / (1 - denominator) + 2 * gamma(2);
+}
+
+double softmax(Order order, size_t n, double want, double distance, double spread) {
+    return softmax_relative(order, n, distance, spread) * want + 4 * kTiny;
+}
+
+double attention(Order order, const AttentionCase &c, double want) {
+    const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2;
+    const Order dot = order == Order::softmax_blocks64 ? Order::f32_lanes16 : order;
+    const double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score;
+    const double exponent = score_error + kU * (2 * c.score + 2 * score_error) + (kExp + kU) * (blocks + 1);
+    const double relative = std::expm1(exponent) * (1 + gamma(n + blocks)) + gamma(n + blocks);
+    const double underflow = (n * (blocks + 1) * c.largest_v + 1) * 8 * kTiny;
+    return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 2 * kU * std::fabs(want) + underflow;
+}
+
+double silu_mul(double gate, double up, double want) {
+    const double overflow = -gate > kExpOverflow ? std::fabs(want) : 0;
+    return gamma(8) * std::fabs(want) + (std::fabs(up) + 1) * kTiny + overflow;
+}
+
+double gate_up(double gate, double gate_error, double up, double up_error, double want) {
+    const double silu = std::fabs(gate / (1 + std::exp(-gate)));
+    const double operands = 1.1 * gate_error * (std::fabs(up) + up_error) + silu * up_error;
+    const double most = std::fabs(want) + operands;
+    return operands + silu_mul(gate - gate_error, std::fabs(up) + up_error, most);
+}
+
+double normalize(Order order, size_t n, double want, double sum, double magnitude) {
+    const double denominator = gamma(depth(order, n)) * magnitude / std::fabs(sum);
+    return (denominator / (1 - denominator) + 2 * gamma(2)) * std::fabs(want) + 2 * kTiny;
+}
+
+}  // namespace ridge::bound

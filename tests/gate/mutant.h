@@ -1,0 +1,92 @@
+// Kernel rows with a planted mistake, for the tests of the gate: what it does not find here it would not find anywhere.
+//
+// Most mutants run a real row on an altered launch: other operands, another step, another operation. Whatever such a
+// row computes is exactly what a row with that mistake in its addressing would. The others are small rows of their own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace ridge::test {
+
+// A launch whose parts can be changed: everything is a copy but the buffers, and those on demand.
+class Altered {
+  public:
+    explicit Altered(const LaunchView &view);
+    LaunchView view() const { return {program, op, bindings, {words.data(), limits}}; }
+    template <class T>
+    T &as() {
+        return std::get<T>(op);
+    }
+    uint32_t tokens() const { return static_cast<uint32_t>(words[0]); }
+    size_t rows(ValueId v) const { return view().rows(v); }
+    size_t cols(ValueId v) const { return view().cols(v); }
+
+    // A copy of a value or weight that the launch then reads instead.
+    float *own_f32(ValueId v) { return reinterpret_cast<float *>(own(v)); }
+    int32_t *own_i32(ValueId v) { return reinterpret_cast<int32_t *>(own(v)); }
+    Q8View own_q8(ValueId v) { return Q8View(own(v), rows(v), cols(v)); }
+    std::byte *own_weight(WeightId w);
+
+    int32_t *token() { return &words[4]; }
+    int32_t *position() { return token() + limits.tokens; }
+    int32_t *sequence() { return position() + limits.tokens; }
+    int32_t *output() { return sequence() + limits.tokens; }
+    int32_t *pages(uint32_t s) { return output() + limits.outputs + limits.sequences + size_t{s} * limits.pages; }
+
+    Program program;
+    Op op;
+    Bindings bindings;
+    StepLimits limits;
+    std::vector<int32_t> words;
+
+  private:
+    std::byte *own(ValueId v);
+    std::vector<std::vector<std::byte>> copies_;
+};
+
+struct Mutant {
+    std::string name;
+    OpKind op;
+    // Either: what is wrong with the launch that the real row gets.
+    std::function<void(Altered &)> alter;
+    // Or: a row of its own, run as one tile.
+    void (*instead)(const LaunchView &) = nullptr;
+    DType input = DType::f32;
+    Format format = Format::Q4_K;  // to gate it on, where the operation has matrices
+};
+
+const std::vector<Mutant> &mutants();
+
+// A device that is `inner` but for one row in the mutant's place. One at a time: tiles are plain functions.
+class MutantBackend : public Backend {
+  public:
+    MutantBackend(Backend &inner, const Kernel &row, const Mutant &mutant);
+    ~MutantBackend() override;
+    DeviceInfo info() const override { return inner_.info(); }
+    std::span<const Kernel> kernels() const override { return kernels_; }
+    Features features() const override { return inner_.features(); }
+    std::string feature_names(Features f) const override { return inner_.feature_names(f); }
+    Buffer allocate(size_t bytes, std::string_view what) override { return inner_.allocate(bytes, what); }
+    Buffer load(const Weight &w, Layout layout) override { return inner_.load(w, layout); }
+    void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
+        inner_.upload(to, offset, from);
+    }
+    void download(const Buffer &from, size_t offset, std::span<std::byte> to) override {
+        inner_.download(from, offset, to);
+    }
+    std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,
+                                        std::vector<Launch> launches) override {
+        return inner_.compile(program, bindings, std::move(launches));
+    }
+
+  private:
+    Backend &inner_;
+    std::vector<Kernel> kernels_;
+};
+
+}  // namespace ridge::test

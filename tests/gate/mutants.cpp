@@ -1,0 +1,348 @@
+// The planted mistakes.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "gate/mutant.h"
+
+namespace ridge::test {
+namespace {
+
+using Alter = std::function<void(Altered &)>;
+
+// ---- Steps
+
+void skip_last_token(Altered &a) {
+    a.words[0]--;
+    while (a.words[1] > 0 && a.output()[a.words[1] - 1] >= a.words[0]) a.words[1]--;
+}
+void shift_positions(Altered &a, int by) {
+    for (uint32_t i = 0; i < a.tokens(); i++)
+        if (a.position()[i] + by >= 0) a.position()[i] += by;
+}
+void position_too_low(Altered &a) { shift_positions(a, -1); }
+void position_too_high(Altered &a) {
+    // Only inside a page: another page may not exist.
+    for (uint32_t i = 0; i < a.tokens(); i++)
+        if (a.position()[i] % kPageTokens != kPageTokens - 1) a.position()[i]++;
+}
+void identity_pages(Altered &a) {
+    for (uint32_t s = 0; s < a.limits.sequences; s++)
+        for (uint32_t i = 0; i < a.limits.pages; i++) a.pages(s)[i] = static_cast<int32_t>(i);
+}
+void first_page_for_all(Altered &a) {
+    for (uint32_t s = 0; s < a.limits.sequences; s++)
+        for (uint32_t i = 1; i < a.limits.pages; i++) a.pages(s)[i] = a.pages(s)[0];
+}
+void first_sequence_for_all(Altered &a) {
+    for (uint32_t i = 0; i < a.tokens(); i++) a.sequence()[i] = a.sequence()[0];
+}
+
+// ---- Values
+
+// Every row of v turned left by n numbers.
+template <class T>
+void rotate_rows(T *x, size_t rows, size_t cols, size_t n) {
+    for (size_t r = 0; r < rows; r++) std::rotate(x + r * cols, x + r * cols + n % cols, x + (r + 1) * cols);
+}
+// Row r reads row r + 1, the last the first.
+template <class T>
+void rotate_table(T *x, size_t rows, size_t cols) {
+    if (rows > 0) std::rotate(x, x + cols, x + rows * cols);
+}
+void rotate_weight_rows(Altered &a, WeightId w) {
+    const Weight &x = a.program.weight(w);
+    rotate_table(a.own_weight(w), size_t{x.n} * x.experts, row_bytes(x.format, x.k));
+}
+void rotate_weight(Altered &a, WeightId w) {
+    rotate_rows(reinterpret_cast<float *>(a.own_weight(w)), 1, a.program.weight(w).k, 1);
+}
+
+// ---- contract and gate_up: T names one of them
+
+template <class T>
+WeightId first_weight(Altered &a) {
+    if constexpr (std::is_same_v<T, Contract>)
+        return a.as<Contract>().banks[0].weight;
+    else
+        return a.as<GateUp>().gate;
+}
+
+template <class T>
+void drop_last_block(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    const size_t k = a.cols(x), n = std::min<size_t>(k, 32);
+    if (a.program.value(x).type == DType::f32) {
+        float *v = a.own_f32(x);
+        for (size_t r = 0; r < a.rows(x); r++) std::fill_n(v + (r + 1) * k - n, n, 0.0f);
+        return;
+    }
+    const Q8View q = a.own_q8(x);
+    for (size_t r = 0; r < a.rows(x); r++) {
+        std::fill_n(q.codes + (r + 1) * k - n, n, int8_t{0});
+        std::fill_n(q.sums + (r + 1) * (k / 16) - 2, 2, int16_t{0});
+    }
+}
+template <class T>
+void swap_tokens(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    if (a.rows(x) < 2) return;
+    if (a.program.value(x).type == DType::f32) return rotate_table(a.own_f32(x), 2, a.cols(x));
+    const Q8View q = a.own_q8(x);
+    const size_t k = a.cols(x);
+    rotate_table(q.codes, 2, k), rotate_table(q.scale, 2, k / 32), rotate_table(q.sums, 2, k / 16);
+}
+template <class T>
+void next_expert(Altered &a) {
+    const ValueId ids = a.as<T>().ids;
+    if (ids != kNone) rotate_table(a.own_i32(ids), a.rows(ids), a.cols(ids));
+}
+template <class T>
+void next_weight_row(Altered &a) {
+    rotate_weight_rows(a, first_weight<T>(a));
+}
+template <class T>
+void previous_scale(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    const Q8View q = a.own_q8(x);
+    rotate_rows(q.scale, a.rows(x), a.cols(x) / 32, a.cols(x) / 32 - 1);
+}
+template <class T>
+void no_sums(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    std::fill_n(a.own_q8(x).sums, a.rows(x) * (a.cols(x) / 16), int16_t{0});
+}
+template <class T>
+void swapped_sums(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    const Q8View q = a.own_q8(x);
+    rotate_rows(q.sums, a.rows(x) * (a.cols(x) / 32), 2, 1);
+}
+// One code of the whole row is off by one.
+template <class T>
+void one_code(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    const Q8View q = a.own_q8(x);
+    for (size_t r = 0; r < a.rows(x); r++)
+        q.codes[r * a.cols(x) + 7] = static_cast<int8_t>(q.codes[r * a.cols(x) + 7] ^ 1);
+}
+void cut_to_bf16(float &v) {
+    auto bits = __builtin_bit_cast(uint32_t, v) & 0xffff0000u;
+    v = __builtin_bit_cast(float, bits);
+}
+template <class T>
+void bf16_activations(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    float *v = a.own_f32(x);
+    std::for_each(v, v + a.rows(x) * a.cols(x), cut_to_bf16);
+}
+// Within every bound, but not the same in all steps: each x is one ulp larger where there are many tokens.
+template <class T>
+void other_bits_for_many(Altered &a) {
+    const ValueId x = a.as<T>().x;
+    if (a.tokens() < 9) return;
+    float *v = a.own_f32(x);
+    for (size_t i = 0; i < a.rows(x) * a.cols(x); i++)
+        if (v[i] > 1e-30f) v[i] = std::nextafterf(v[i], 1e30f);
+}
+void no_bias(Altered &a) {
+    for (Bank &b : a.as<Contract>().banks) b.bias = kNone;
+}
+void gate_for_up(Altered &a) { a.as<GateUp>().up = a.as<GateUp>().gate; }
+
+template <class T>
+void add_matrix_mutants(std::vector<Mutant> &m) {
+    constexpr OpKind k = kind<T>();
+    for (const DType input : {DType::f32, DType::q8}) {
+        auto add = [&](const char *name, Alter alter, Format f = Format::Q4_K) {
+            m.push_back({name, k, std::move(alter), nullptr, input, f});
+        };
+        add("drops the last 32 of k", drop_last_block<T>);
+        add("swaps two tokens", swap_tokens<T>);
+        add("takes the next token's expert", next_expert<T>);
+        add("takes the next weight row", next_weight_row<T>);
+        add("skips the last token", skip_last_token);
+        if (input == DType::f32) {
+            add("cuts x to bf16", bf16_activations<T>);
+            add("gives other bits in larger steps", other_bits_for_many<T>);
+            continue;
+        }
+        add("takes the previous block's scale of x", previous_scale<T>);
+        add("forgets the format's bias", no_sums<T>);
+        add("swaps the sums of a block", swapped_sums<T>, Format::Q2_K);
+        add("has one code wrong", one_code<T>);
+    }
+}
+
+// ---- Rows of their own
+
+void quantize_half_up(const LaunchView &view) {
+    const auto &op = std::get<Quantize>(view.op);
+    const Q8View q = view.q8(op.out);
+    const float *x = view.ptr<const float>(op.x);
+    for (size_t b = 0; b < view.rows(op.x) * view.cols(op.x) / 32; b++, x += 32) {
+        float most = 0;
+        for (int i = 0; i < 32; i++) most = std::max(most, std::fabs(x[i]));
+        const float scale = q.scale[b] = most / 127;
+        q.sums[2 * b] = q.sums[2 * b + 1] = 0;
+        for (int i = 0; i < 32; i++) {
+            const float v = scale > 0 ? std::clamp(x[i] / scale, -127.0f, 127.0f) : 0;
+            const auto code = static_cast<int8_t>(std::floor(v + 0.5f));
+            q.codes[32 * b + static_cast<size_t>(i)] = code;
+            q.sums[2 * b + static_cast<size_t>(i / 16)] =
+                static_cast<int16_t>(q.sums[2 * b + static_cast<size_t>(i / 16)] + code);
+        }
+    }
+}
+void softmax_without_maximum(const LaunchView &view) {
+    const auto &op = std::get<Softmax>(view.op);
+    const size_t n = view.cols(op.x);
+    for (size_t r = 0; r < view.rows(op.x); r++) {
+        const float *x = view.ptr<const float>(op.x) + r * n;
+        float *out = view.ptr<float>(op.out) + r * n, sum = 0;
+        for (size_t j = 0; j < n; j++) sum += out[j] = std::exp(x[j]);
+        for (size_t j = 0; j < n; j++) out[j] /= sum;
+    }
+}
+void top_k_of_equals_the_last(const LaunchView &view) {
+    const auto &op = std::get<TopK>(view.op);
+    const size_t n = view.cols(op.x), k = view.cols(op.ids);
+    for (size_t r = 0; r < view.rows(op.x); r++) {
+        const float *x = view.ptr<const float>(op.x) + r * n;
+        std::vector<int32_t> order(n);
+        for (size_t j = 0; j < n; j++) order[j] = static_cast<int32_t>(n - 1 - j);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+        for (size_t s = 0; s < k; s++) {
+            view.ptr<int32_t>(op.ids)[r * k + s] = order[s];
+            view.ptr<float>(op.weights)[r * k + s] = x[order[s]];
+        }
+    }
+}
+void normalize_all_but_one(const LaunchView &view) {
+    const auto &op = std::get<Normalize>(view.op);
+    const size_t n = view.cols(op.x);
+    for (size_t r = 0; r < view.rows(op.x); r++) {
+        const float *x = view.ptr<const float>(op.x) + r * n;
+        float sum = 0;
+        for (size_t j = 0; j + 1 < n; j++) sum += x[j];
+        for (size_t j = 0; j < n; j++) view.ptr<float>(op.out)[r * n + j] = x[j] / sum;
+    }
+}
+void add_beyond_the_end(const LaunchView &view) {
+    const auto &op = std::get<Add>(view.op);
+    const size_t n = view.cols(op.a), used = view.rows(op.a) * n;
+    const size_t all = std::min<size_t>(used + n, size_t{view.bindings.limits.tokens} * n);
+    for (size_t i = 0; i < all; i++)
+        view.ptr<float>(op.out)[i] = i < used ? view.ptr<float>(op.a)[i] + view.ptr<float>(op.b)[i] : 0;
+}
+void add_in_place(const LaunchView &view) {
+    const auto &op = std::get<Add>(view.op);
+    for (size_t i = 0; i < view.rows(op.a) * view.cols(op.a); i++)
+        view.ptr<float>(op.out)[i] = view.ptr<float>(op.a)[i] += view.ptr<float>(op.b)[i];
+}
+void write_nothing(const LaunchView &) {}
+
+// ---- The other operations
+
+void add_row_mutants(std::vector<Mutant> &m) {
+    auto add = [&](OpKind op, const char *name, Alter alter) { m.push_back({name, op, std::move(alter)}); };
+    add(kind<Embed>(), "takes the next token's row", [](Altered &a) { rotate_table(a.token(), a.tokens(), 1); });
+    add(kind<Embed>(), "forgets the scale", [](Altered &a) { a.as<Embed>().scale = 1; });
+    add(kind<RmsNorm>(), "forgets eps", [](Altered &a) { a.as<RmsNorm>().eps = 0; });
+    add(kind<RmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<RmsNorm>().weight); });
+    add(kind<RmsNorm>(), "skips the last token", skip_last_token);
+    add(kind<AddRmsNorm>(), "adds a to itself", [](Altered &a) { a.as<AddRmsNorm>().b = a.as<AddRmsNorm>().a; });
+    add(kind<AddRmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<AddRmsNorm>().weight); });
+    add(kind<Quantize>(), "skips the last token", skip_last_token);
+    add(kind<Add>(), "adds a to itself", [](Altered &a) { a.as<Add>().b = a.as<Add>().a; });
+    add(kind<SiluMul>(), "swaps gate and up", [](Altered &a) { std::swap(a.as<SiluMul>().gate, a.as<SiluMul>().up); });
+    add(kind<GatherRows>(), "takes the row before", [](Altered &a) {
+        for (int32_t j = 0; j < a.words[1]; j++) a.output()[j] = std::max(0, a.output()[j] - 1);
+    });
+    add(kind<MoeCombine>(), "takes the next slot's weight", [](Altered &a) {
+        const ValueId w = a.as<MoeCombine>().weights;
+        rotate_rows(a.own_f32(w), a.rows(w), a.cols(w), 1);
+    });
+    add(kind<MoeRoute>(), "forgets to normalise", [](Altered &a) { a.as<MoeRoute>().normalize = false; });
+    add(kind<MoeRoute>(), "takes the next expert's logit", [](Altered &a) {
+        const ValueId x = a.as<MoeRoute>().logits;
+        rotate_rows(a.own_f32(x), a.rows(x), a.cols(x), 1);
+    });
+    auto instead = [&](OpKind op, const char *name, void (*run)(const LaunchView &)) {
+        m.push_back({name, op, {}, run});
+    };
+    instead(kind<Quantize>(), "rounds halves up", quantize_half_up);
+    instead(kind<Softmax>(), "does not subtract the maximum", softmax_without_maximum);
+    instead(kind<TopK>(), "prefers the last of equals", top_k_of_equals_the_last);
+    instead(kind<Normalize>(), "leaves one out of the sum", normalize_all_but_one);
+    instead(kind<Add>(), "writes beyond the last row", add_beyond_the_end);
+    instead(kind<Add>(), "changes its input", add_in_place);
+    instead(kind<Add>(), "does nothing", write_nothing);
+}
+
+template <class T>
+void other_pairs(Altered &a) {
+    auto &op = a.as<T>();
+    op.pairs = op.pairs == RopePairs::halves ? RopePairs::adjacent : RopePairs::halves;
+}
+
+void add_state_mutants(std::vector<Mutant> &m) {
+    auto add = [&](OpKind op, const char *name, Alter alter) { m.push_back({name, op, std::move(alter)}); };
+    add(kind<RopeTable>(), "is a position behind", position_too_low);
+    add(kind<RopeTable>(), "forgets the magnitude", [](Altered &a) { a.as<RopeTable>().magnitude = 1; });
+    add(kind<Rope>(), "turns other pairs", other_pairs<Rope>);
+    add(kind<Rope>(), "takes the next token's angles", [](Altered &a) {
+        const ValueId t = a.as<Rope>().table;
+        rotate_table(a.own_f32(t), a.rows(t), a.cols(t));
+    });
+    const OpKind write = kind<KvWrite>(), fused = kind<QkNormRope>(), attention = kind<Attention>();
+    for (const OpKind op : {write, fused}) {
+        add(op, "writes one slot too far", position_too_high);
+        add(op, "uses the identity table", identity_pages);
+        add(op, "writes to the first sequence", first_sequence_for_all);
+        add(op, "skips the last token", skip_last_token);
+    }
+    add(write, "swaps k and v", [](Altered &a) {
+        auto &op = a.as<KvWrite>();
+        if (a.cols(op.k) == a.cols(op.v)) std::swap(op.k, op.v);
+    });
+    add(fused, "turns other pairs", other_pairs<QkNormRope>);
+    add(fused, "forgets the norm of q", [](Altered &a) { a.as<QkNormRope>().q_norm = kNone; });
+    add(fused, "forgets the norm of k", [](Altered &a) { a.as<QkNormRope>().k_norm = kNone; });
+    add(attention, "misses the last position", position_too_low);
+    add(attention, "looks one position too far", position_too_high);
+    add(attention, "uses the identity table", identity_pages);
+    add(attention, "reads the first page only", first_page_for_all);
+    add(attention, "reads the first sequence", first_sequence_for_all);
+    add(attention, "ignores the window", [](Altered &a) { a.as<Attention>().window = 0; });
+    add(attention, "has the window one too wide", [](Altered &a) {
+        if (a.as<Attention>().window > 0) a.as<Attention>().window++;
+    });
+    add(attention, "has the scale off by 0.1%", [](Altered &a) { a.as<Attention>().scale *= 1.001f; });
+    add(attention, "takes the next head's query", [](Altered &a) {
+        const auto &op = a.as<Attention>();
+        rotate_rows(a.own_f32(op.q), a.rows(op.q), a.cols(op.q), op.head_dim);
+    });
+    add(attention, "swaps keys and values",
+        [](Altered &a) { std::swap(a.as<Attention>().k_state, a.as<Attention>().v_state); });
+    add(attention, "skips the last token", skip_last_token);
+}
+
+}  // namespace
+
+const std::vector<Mutant> &mutants() {
+    static const std::vector<Mutant> all = [] {
+        std::vector<Mutant> m;
+        add_matrix_mutants<Contract>(m);
+        m.push_back({"forgets the bias", kind<Contract>(), no_bias});
+        m.push_back({"forgets the bias", kind<Contract>(), no_bias, nullptr, DType::q8});
+        add_matrix_mutants<GateUp>(m);
+        m.push_back({"takes gate for up", kind<GateUp>(), gate_for_up});
+        add_row_mutants(m);
+        add_state_mutants(m);
+        return m;
+    }();
+    return all;
+}
+
+}  // namespace ridge::test
