@@ -71,6 +71,7 @@ LeverSet LeverSet::from_environment() {
 }
 
 std::string LeverSet::to_string() const {
+    if (*this == none()) return "none";
     std::string text;
     const LeverSet base = defaults();
     for (const LeverInfo &l : kLevers)

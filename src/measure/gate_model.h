@@ -3,13 +3,21 @@
 //
 // What is bounded is the error that rounding can explain. With R = rms of a position's logits, an element is bad where
 // |got - want| > 6 R e, e being the expected relative error (a normal error passes 6 standard deviations about once in
-// 10^9). e is a sum over the stages of the model (per layer: four contraction inputs and the attention; then the output):
+// 10^9). e is a sum over the stages of the model (per layer: four contraction inputs and the attention; then the
+// output):
 //   f32 activations: each contraction adds at most (k/16 + 8) roundings of u = 2^-24 in a row;
-//   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32, and a
+//   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32, and
+//   a
 //     normal block's maximum is 2.1 of its rms on average, 4 at most in practice: e_q = 4 / 127 / sqrt(12) = 0.9%;
 //   KV in f16: 2^-11 / sqrt(3) for each of k and v.
 // Independent errors add as squares. Synthetic models are made so that a relative error passes the layers unamplified,
 // up to the softmaxes, which the factor 2 pays for.
+//
+// A router's close call may fall either way once activations are rounded, and from there on the logits are those of
+// another path. The gap between two probabilities near the cut (at most 1/8) has an error of sqrt(2)/8 times that of
+// the router's input, which is below e/4 (no factor 2, and half of the stages). So positions count up to the first
+// whose gap is below e/8, about three standard deviations, and files are made with a seed that leaves at least six of
+// them.
 #pragma once
 
 #include "measure/gate.h"

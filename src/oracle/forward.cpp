@@ -88,7 +88,7 @@ struct Model::Impl {
     const gguf::File &file;
     Shape s;
     std::unordered_map<std::string, Matrix> matrices;  // decoded so far
-    double margin = 0;
+    Reals margin;  // (positions)
 
     explicit Impl(const gguf::File &f) : file(f), s(read_shape(f)) {}
 
@@ -175,7 +175,7 @@ struct Model::Impl {
 
     Reals experts_layer(const std::string &blk, RealSpan x) {
         const Routes routes = route(linear(blk + "ffn_gate_inp", x), s.n_experts, s.n_used, true);
-        for (double m : routes.margin) margin = std::min(margin, m);
+        for (size_t i = 0; i < margin.size(); i++) margin[i] = std::min(margin[i], routes.margin[i]);
         const Matrix &gate = matrix(blk + "ffn_gate_exps.weight"), &up = matrix(blk + "ffn_up_exps.weight"),
                      &down = matrix(blk + "ffn_down_exps.weight");
         const auto one = [](const Matrix &m, int32_t expert, RealSpan in) {
@@ -193,7 +193,7 @@ struct Model::Impl {
     }
 
     Logits forward(std::span<const int32_t> tokens) {
-        margin = std::numeric_limits<double>::infinity();
+        margin.assign(tokens.size(), std::numeric_limits<double>::infinity());
         std::vector<int32_t> positions(tokens.size());
         std::iota(positions.begin(), positions.end(), 0);
         Reals factors;
@@ -221,7 +221,7 @@ struct Model::Impl {
         Logits result;
         result.positions = tokens.size(), result.vocab = s.vocab;
         result.values = linear(file.find_tensor("output.weight") ? "output" : "token_embd", x);
-        result.least_route_margin = margin;
+        result.route_margin = std::move(margin);
         return result;
     }
 };

@@ -19,9 +19,9 @@ struct Logits {
     Reals values;  // (positions, vocab)
     RealSpan at(size_t position) const { return RealSpan(values).subspan(position * vocab, vocab); }
 
-    // The closest call of a router anywhere in this pass: the least gap between the probabilities of the last expert
-    // taken and the best one left out. Infinite for models without experts.
-    double least_route_margin = 0;
+    // Per position, the closest call of a router in any layer: the least gap between the probabilities of the last
+    // expert taken and the best one left out. Infinite for models without experts.
+    Reals route_margin;
 };
 
 class Model {

@@ -1,6 +1,9 @@
 // The command line without a terminal: help, exit codes, prompts from everywhere, JSON, signals, a full disk.
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/support.h"

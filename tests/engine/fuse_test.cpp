@@ -1,5 +1,6 @@
 // Fusion: every rule matches its pattern, only its pattern, and keeps names of what is read and written.
 #include "engine/fuse.h"
+
 #include <algorithm>
 #include <tuple>
 

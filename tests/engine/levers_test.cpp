@@ -66,6 +66,7 @@ TEST(Levers, UnknownNamesAreErrorsThatListTheKnown) {
 
 TEST(Levers, TextIsTheDifferenceToTheDefaults) {
     EXPECT_EQ(LeverSet::defaults().to_string(), "default");
+    EXPECT_EQ(LeverSet::none().to_string(), "none");
     EXPECT_EQ(LeverSet::defaults().without(Lever::gate_up).to_string(), "-gate_up");
     EXPECT_EQ(LeverSet::defaults().without(Lever::avx2).without(Lever::int8_dot).to_string(), "-int8_dot,-avx2");
     EXPECT_TRUE(rc::check("to_string is read back as the same set", [] {

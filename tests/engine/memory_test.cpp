@@ -177,7 +177,7 @@ TEST(Memory, LogitsLiveToTheEnd) {
     h.p.logits = logits;
     const MemoryPlan plan = plan_memory(h.p, {.tokens = 1, .outputs = 2}, 1);
     for (size_t v = 0; v < h.p.values.size(); v++)
-        if (static_cast<ValueId>(v) != logits) EXPECT_NE(plan.offset[v], plan.offset[static_cast<size_t>(logits)]);
+        EXPECT_EQ(plan.offset[v] == plan.offset[static_cast<size_t>(logits)], static_cast<ValueId>(v) == logits);
 }
 
 TEST(Memory, NoValuesNoBytes) {
