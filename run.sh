@@ -4,11 +4,11 @@
 #   ./run.sh -p "Why is the sky blue?"   one answer; all flags of `ridge run` work
 #   ./run.sh -m other.gguf         another model
 source "$(dirname "$0")/scripts/setup.sh"
-install "${build_packages[@]}"
+need "${build_packages[@]}"
 say "building"
 build release -DRIDGE_TESTS=OFF -- ridge >&2
 args=("$@")
-case " $* " in *" -m "* | *" --model"*) ;; *) fetch_model; args=(-m "$model" "$@") ;; esac
+case " $* " in *" -m "* | *" --model"*) ;; *) args=(-m "$(fetch_model smollm2)" "$@") ;; esac
 if [ $# -eq 0 ] && ! { [ -t 0 ] && [ -t 1 ]; }; then
     say "no terminal to chat on, so one question"
     args+=(-p "What is a roofline plot? Answer in two sentences.")

@@ -235,7 +235,6 @@ void inspect(const Options &options) {
                           ? as_json(file, s, options.tensors).dump(2, ' ', true, Json::error_handler_t::replace) + "\n"
                           : as_text(file, s, options.tensors);
     fmt::print("{}", out);
-    if (std::fflush(stdout) != 0) fail(ErrorKind::file, "standard output: cannot be written: {}", std::strerror(errno));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // ridge: one program, one subcommand per file of this folder.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "core/error.h"
 #include "core/version.h"
 
@@ -31,11 +34,26 @@ int run(int argc, char **argv) {
         return app.exit(e);
     } catch (const CLI::RuntimeError &e) {  // a callback's own exit code
         return e.get_exit_code();
+    } catch (const CLI::RequiredError &e) {
+        // CLI11 does not name a first word that is no subcommand.
+        if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty())
+            ridge::fail(ridge::ErrorKind::usage, "there is no command '{}'; `ridge --help` lists them",
+                        ridge::printable(argv[1]));
+        app.exit(e);
+        return static_cast<int>(ridge::ErrorKind::usage);
     } catch (const CLI::ParseError &e) {
         app.exit(e);
         return static_cast<int>(ridge::ErrorKind::usage);
     }
     return 0;
+}
+
+// What was printed must have arrived: a full disk is an error, a reader that left (`| head`) is not.
+int checked_output(int code) {
+    const int error = ridge::output_error();
+    if (error == 0 || error == EPIPE || code != 0) return code;
+    std::fprintf(stderr, "ridge: the output could not be written: %s\n", std::strerror(error));
+    return static_cast<int>(ridge::ErrorKind::file);
 }
 
 }  // namespace
@@ -44,7 +62,7 @@ int main(int argc, char **argv) {
     // A closed pipe ends a write with an error, not the program with a signal.
     std::signal(SIGPIPE, SIG_IGN);
     try {
-        return run(argc, argv);
+        return checked_output(run(argc, argv));
     } catch (const ridge::Error &e) {
         std::fprintf(stderr, "ridge: %s\n", e.what());
         return e.exit_code();

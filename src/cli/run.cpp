@@ -94,9 +94,10 @@ int one_shot(Run &run, const std::string &prompt) {
 
 void explain_plan(Run &run) {
     Engine &e = run.session->engine();
-    std::string text = explain(e.program(), e.plan_for(1), e.devices());
+    const auto plan_for = [&](uint32_t tokens) { return make_plan(e.program(), e.devices(), tokens); };
+    std::string text = explain(e.program(), plan_for(1), e.devices());
     if (e.options().limits.tokens > 1)
-        text += "\n" + explain(e.program(), e.plan_for(e.options().limits.tokens), e.devices());
+        text += "\n" + explain(e.program(), plan_for(e.options().limits.tokens), e.devices());
     text += fmt::format("memory: weights {:.1f} MB (mapped), activations {:.1f} MB, state {:.1f} MB for {} positions\n",
                         static_cast<double>(run.model->file().file_bytes()) / 1e6,
                         static_cast<double>(e.activation_bytes()) / 1e6, static_cast<double>(e.state_bytes()) / 1e6,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 struct sigaction g_previous;
+int g_output_error = 0;
 
 extern "C" void on_interrupt(int) {
     if (g_interrupted.exchange(true)) {
@@ -88,7 +90,15 @@ std::string printable(std::string_view utf8) {
 
 bool write_out(std::string_view text) {
     const std::string safe = stdout_is_terminal() ? printable(text) : std::string(text);
-    return std::fwrite(safe.data(), 1, safe.size(), stdout) == safe.size() && std::fflush(stdout) == 0;
+    if (std::fwrite(safe.data(), 1, safe.size(), stdout) == safe.size() && std::fflush(stdout) == 0) return true;
+    if (g_output_error == 0) g_output_error = errno;
+    return false;
+}
+
+int output_error() {
+    if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno;
+    if (std::ferror(stdout) != 0 && g_output_error == 0) g_output_error = EIO;  // lost earlier, and errno with it
+    return g_output_error;
 }
 
 }  // namespace ridge

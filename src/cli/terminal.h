@@ -45,7 +45,11 @@ class Progress {
 // that no model can move the cursor, set titles or the like.
 std::string printable(std::string_view utf8);
 
-// Writes to stdout and flushes; on a terminal through `printable`. False where nobody reads any more.
+// Writes to stdout and flushes; on a terminal through `printable`. False where that failed (nobody reads any more, the
+// disk is full): output_error() then says why.
 bool write_out(std::string_view text);
+
+// Flushes stdout. The errno of the first failed write to it, 0 where everything arrived.
+int output_error();
 
 }  // namespace ridge

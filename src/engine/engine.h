@@ -63,7 +63,8 @@ class Engine {
     size_t activation_bytes() const;
     size_t state_bytes() const;
 
-    // For gates: a value or state as it lies on its device after the last step.
+    // For gates: a value or state as it lies on its device after the last step. Values share memory, so what a value
+    // holds at the end of a step is its own only where no later one took its place.
     std::vector<std::byte> read_value(ValueId v, size_t rows) const;
     std::vector<std::byte> read_state(StateId s) const;
     void write_value(ValueId v, std::span<const std::byte> bytes);

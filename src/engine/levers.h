@@ -48,7 +48,8 @@ class LeverSet {
     // Defaults edited by RIDGE_LEVERS.
     static LeverSet from_environment();
 
-    // "-gate_up" as the difference to the defaults; "default" where there is none; "none" for the empty set. Stamped on every measurement.
+    // "-gate_up" as the difference to the defaults; "default" where there is none; "none" for the empty set. Stamped on
+    // every measurement.
     std::string to_string() const;
 
   private:

@@ -25,7 +25,7 @@ struct Program {
     std::vector<State> states;
     std::vector<Node> nodes;
     std::vector<ValueId> inputs;  // written by the caller before a step; empty but for gates and benches
-    ValueId logits = kNone;  // (outputs, vocab) f32
+    ValueId logits = kNone;       // (outputs, vocab) f32
     uint32_t n_layers = 0;
     LeverSet levers = LeverSet::none();
 

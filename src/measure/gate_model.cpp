@@ -67,72 +67,20 @@ std::vector<int32_t> random_tokens(uint32_t vocab, uint64_t seed) {
     return t;
 }
 
-// Everything one file is gated with: its oracle's logits are computed once.
-class ModelCase {
-  public:
-    ModelCase(std::string_view like, std::string_view quant, bool pure, unsigned threads)
-        : name_(fmt::format("model.{}.{}", like, quant)), threads_(threads) {
+// A file whose routers decide by a margin at enough positions, whatever the activations are rounded to.
+struct Case {
+    std::unique_ptr<TemporaryModel> file;
+    std::unique_ptr<ModelOracle> oracle;
+
+    Case(std::string_view like, std::string_view quant, bool pure) {
         for (uint64_t seed = 1;; seed++) {
-            file_ = std::make_unique<TemporaryModel>(like, quant, pure, seed);
-            const gguf::File f = gguf::File::open(file_->path());
-            oracle::Model m(f);
-            tokens_ = random_tokens(static_cast<uint32_t>(m.vocab()), seed);
-            want_ = m.forward(tokens_);
-            if (decided_positions(expected_error(build_program(f), read_hparams(f), true, DType::f16)) >=
-                kLeastPositions)
-                break;
+            file = std::make_unique<TemporaryModel>(like, quant, pure, seed);
+            oracle = std::make_unique<ModelOracle>(fmt::format("model.{}.{}", like, quant), file->path(), seed);
+            const gguf::File f = gguf::File::open(file->path());
+            const double e = expected_error(build_program(f), read_hparams(f), true, DType::f16);
+            if (oracle->decided_positions(e) >= kLeastPositions) break;
         }
     }
-
-    const std::string &name() const { return name_; }
-
-    GateRow run(LeverSet levers, DType kv, uint32_t batch) const {
-        const auto model = Model::open(file_->path(), {.kv_type = kv, .threads = threads_, .tokenizer = false});
-        const auto session = model->session({.context = 64, .batch = batch, .levers = levers});
-        session->evaluate(tokens_, Want::all);
-        const double e = expected_error(model->program(), model->hparams(), levers.has(Lever::int8_dot), kv);
-
-        GateRow row;
-        row.name = fmt::format("{}.{}.{}", name_, ridge::name(kv), levers.to_string());
-        row.cases = 1;
-        double kl = 0;
-        const size_t positions = decided_positions(e);
-        for (size_t p = 0; p < positions; p++) {
-            const oracle::RealSpan want = want_.at(p);
-            const std::span<const float> got = session->logits(p);
-            double squares = 0;
-            for (double w : want) squares += w * w;
-            const double bound = 6 * e * std::sqrt(squares / static_cast<double>(want.size()));
-            for (size_t i = 0; i < want.size(); i++) {
-                const double error = std::abs(got[i] - want[i]);
-                row.result.checked++;
-                if (error <= bound) {
-                    row.worst = std::max(row.worst, error / bound);
-                    continue;
-                }
-                if (row.result.nbad++ == 0)
-                    row.result.first_bad =
-                        fmt::format("position {} token {}: got {}, want {}, bound {}", p, i, got[i], want[i], bound);
-            }
-            kl += oracle::kl_divergence(want, oracle::Reals(got.begin(), got.end())) / static_cast<double>(positions);
-        }
-        if (row.result.first_bad.empty()) row.note = fmt::format("mean KL {:.1e}", kl);
-        return row;
-    }
-
-  private:
-    // Positions before the first at which rounding may have sent a token to another expert.
-    size_t decided_positions(double e) const {
-        const oracle::Reals &m = want_.route_margin;
-        return static_cast<size_t>(std::find_if(m.begin(), m.end(), [&](double gap) { return gap < e / 8; }) -
-                                   m.begin());
-    }
-
-    std::string name_;
-    unsigned threads_;
-    std::unique_ptr<TemporaryModel> file_;
-    std::vector<int32_t> tokens_;
-    oracle::Logits want_;
 };
 
 struct Quant {
@@ -145,6 +93,52 @@ constexpr Quant kQuants[] = {{"F32", true, true},   {"Q4_K_M", false, true}, {"Q
 
 }  // namespace
 
+ModelOracle::ModelOracle(std::string name, const fs::path &file, uint64_t seed) : name_(std::move(name)) {
+    const gguf::File f = gguf::File::open(file);
+    oracle::Model m(f);
+    tokens_ = random_tokens(static_cast<uint32_t>(m.vocab()), seed);
+    want_ = m.forward(tokens_);
+}
+
+size_t ModelOracle::decided_positions(double e) const {
+    const oracle::Reals &m = want_.route_margin;
+    return static_cast<size_t>(std::find_if(m.begin(), m.end(), [&](double gap) { return gap < e / 8; }) - m.begin());
+}
+
+GateRow ModelOracle::compare(const fs::path &file, LeverSet levers, DType kv, uint32_t batch, unsigned threads) const {
+    const auto model = Model::open(file, {.kv_type = kv, .threads = threads, .tokenizer = false});
+    const auto session = model->session({.context = 64, .batch = batch, .levers = levers});
+    session->evaluate(tokens_, Want::all);
+    const double e = expected_error(model->program(), model->hparams(), levers.has(Lever::int8_dot), kv);
+
+    GateRow row;
+    row.name = fmt::format("{}.{}.{}", name_, ridge::name(kv), levers.to_string());
+    row.cases = 1;
+    double kl = 0;
+    const size_t positions = decided_positions(e);
+    for (size_t p = 0; p < positions; p++) {
+        const oracle::RealSpan want = want_.at(p);
+        const std::span<const float> got = session->logits(p);
+        double squares = 0;
+        for (double w : want) squares += w * w;
+        const double bound = 6 * e * std::sqrt(squares / static_cast<double>(want.size()));
+        for (size_t i = 0; i < want.size(); i++) {
+            const double error = std::abs(got[i] - want[i]);
+            row.result.checked++;
+            if (error <= bound) {
+                row.worst = std::max(row.worst, error / bound);
+                continue;
+            }
+            if (row.result.nbad++ == 0)
+                row.result.first_bad =
+                    fmt::format("position {} token {}: got {}, want {}, bound {}", p, i, got[i], want[i], bound);
+        }
+        kl += oracle::kl_divergence(want, oracle::Reals(got.begin(), got.end())) / static_cast<double>(positions);
+    }
+    if (row.result.first_bad.empty()) row.note = fmt::format("mean KL {:.1e}", kl);
+    return row;
+}
+
 GateReport gate_models(const GateOptions &options, unsigned threads) {
     GateReport report;
     const LeverSet on = LeverSet::defaults();
@@ -156,9 +150,9 @@ GateReport gate_models(const GateOptions &options, unsigned threads) {
             if (!options.row.empty() && prefix.find(options.row) == std::string::npos &&
                 options.row.find(prefix) == std::string::npos)
                 continue;
-            const ModelCase c(like, q.name, q.pure, threads);
+            const Case c(like, q.name, q.pure);
             auto add = [&](LeverSet levers, DType kv, uint32_t batch) {
-                GateRow row = c.run(levers, kv, batch);
+                GateRow row = c.oracle->compare(c.file->path(), levers, kv, batch, threads);
                 if (options.row.empty() || row.name.find(options.row) != std::string::npos)
                     report.rows.push_back(std::move(row));
             };

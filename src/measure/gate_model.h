@@ -20,9 +20,33 @@
 // them.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "measure/gate.h"
+#include "oracle/forward.h"
 
 namespace ridge {
+
+// One model file and its logits in double over a few random tokens, computed once.
+class ModelOracle {
+  public:
+    ModelOracle(std::string name, const std::filesystem::path &file, uint64_t seed);
+
+    // The engine's logits on `file`, the same one but for mutants, against the oracle's. `batch`: tokens per step.
+    GateRow compare(const std::filesystem::path &file, LeverSet levers, DType kv, uint32_t batch,
+                    unsigned threads) const;
+
+    // Positions that count where the logits' expected relative error is `e`.
+    size_t decided_positions(double e) const;
+
+  private:
+    std::string name_;
+    std::vector<int32_t> tokens_;
+    oracle::Logits want_;
+};
 
 // `threads`: 0 as many as the machine grants. `options.quick`: fewer quantisations. `options.row` selects by name, such
 // as "model.tiny-qwen3.Q4_K_M.f16.default".

@@ -17,9 +17,8 @@ using DeviceId = int32_t;
 constexpr int32_t kNone = -1;
 
 // Element type of an activation buffer.
-//   q8: what `quantize` makes of an f32 vector: blocks of 32 int8 codes with one f32 scale and two sums of 16 codes
-//   each.
-//       x = scale * code; |code| <= 127; sums serve the biases of every weight format. Layout: Q8View.
+//   q8: what `quantize` makes of an f32 vector: blocks of 32 int8 codes with one f32 scale and two sums of 16 codes.
+//       x = scale * code, |code| <= 127; the sums serve the biases of every weight format. Layout: Q8View.
 enum class DType : uint8_t { f32, f16, i32, q8 };
 std::string_view name(DType t);
 

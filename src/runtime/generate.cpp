@@ -78,8 +78,10 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
     };
 
     const Clock::time_point answer_start = Clock::now();
-    for (uint64_t draw = 0;; draw++) {
-        const int32_t token = sampler.sample(session.logits(), session.tokens(), draw);
+    while (true) {
+        // The draw is named by its position: an answer does not reuse the random numbers of the one before, and a
+        // session that is truncated and replayed draws the same tokens.
+        const int32_t token = sampler.sample(session.logits(), session.tokens(), session.position());
         if (tokenizer.is_end(token) && !options.ignore_end) {
             g.finish = Finish::end;
             break;

@@ -67,7 +67,8 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
     for (size_t i = 0; i < logits_.size(); i++)
         if (logits_[i] > -std::numeric_limits<double>::infinity())
             candidates_.push_back({static_cast<int32_t>(i), logits_[i], 0});
-    if (candidates_.empty()) fail(ErrorKind::device, "every token is banned; nothing can be drawn");
+    if (candidates_.empty())
+        fail(ErrorKind::usage, "the logit biases ban every token of the vocabulary; nothing can be drawn");
     if (options_.temperature == 0) {
         const Candidate best = *std::min_element(candidates_.begin(), candidates_.end(), more_likely);
         candidates_ = {{best.id, best.logit, 1}};

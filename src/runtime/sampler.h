@@ -47,7 +47,7 @@ class Sampler {
     const SamplerOptions &options() const { return options_; }
 
     // Draw number `draw` of a sequence whose tokens so far are `history`. Throws Error{device} where a logit is NaN or
-    // +infinity or where nothing can be drawn because every token is banned.
+    // +infinity, Error{usage} where the logit biases ban every token.
     int32_t sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t draw);
 
     // The candidates of the last `sample`, most likely first (one for greedy): what was cut and what was kept.

@@ -19,6 +19,11 @@ constexpr std::string_view kEnd = "<|im_end|>";
 constexpr std::string_view kSmolLm2System = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 constexpr std::string_view kQwen25System = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
+// ChatML with nothing added, as many files have it and `ridge synth` writes it; recognised whole.
+constexpr std::string_view kPlainChatMl =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 struct Row {
     ChatTemplate format;
     std::array<std::string_view, 2> marks;  // what its Jinja source contains, beside the two control tokens
@@ -31,7 +36,7 @@ constexpr std::array kRows{
 };
 
 std::string known_templates() {
-    std::vector<std::string_view> names;
+    std::vector<std::string_view> names{"ChatML"};
     for (const Row &row : kRows) names.push_back(row.format.name);
     return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -90,6 +95,7 @@ class Renderer {
 }  // namespace
 
 ChatTemplate chat_template_from(std::string_view jinja, std::string_view origin) {
+    if (jinja == kPlainChatMl) return {"ChatML", std::nullopt};
     const auto has = [&](std::string_view mark) { return jinja.find(mark) != std::string_view::npos; };
     for (const Row &row : kRows) {
         if (has(kStart) && has(kEnd) && std::ranges::all_of(row.marks, has)) return row.format;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "cli/support.h"
+#include "support/real_models.h"
 
 namespace ridge::test {
 namespace {
@@ -136,8 +137,9 @@ TEST_F(Chat, NoModelMovesTheCursor) {
 }
 
 TEST(ChatSmallModel, CtrlCStopsTheAnswerNotTheProgram) {
-    RIDGE_NEED_SMALL_MODEL(path);
-    Terminal t({"run", "-m", path->string(), "--ignore-end", "--temp", "0"});
+    const std::filesystem::path path = real_model(kSmolLm2);
+    RIDGE_NEEDS_MODEL(path);
+    Terminal t({"run", "-m", path.string(), "--ignore-end", "--temp", "0"});
     t.expect("> ");
     for (int i = 0; i < 2; i++) {
         t.type("Tell me a long story.\n");
@@ -155,8 +157,9 @@ TEST(ChatSmallModel, CtrlCStopsTheAnswerNotTheProgram) {
 }
 
 TEST(ChatSmallModel, RemembersTheConversation) {
-    RIDGE_NEED_SMALL_MODEL(path);
-    Terminal t({"run", "-m", path->string(), "--temp", "0", "-n", "24", "--lever", "-int8_dot"});
+    const std::filesystem::path path = real_model(kSmolLm2);
+    RIDGE_NEEDS_MODEL(path);
+    Terminal t({"run", "-m", path.string(), "--temp", "0", "-n", "24", "--lever", "-int8_dot"});
     t.expect("> ");
     t.type("What is the capital of France?\n");
     t.expect("Paris");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/support.h"
+#include "support/real_models.h"
 
 namespace ridge::test {
 namespace {
@@ -253,7 +254,8 @@ TEST(Run, AFullDiskOrAClosedPipeEndsIt) {
          {run_tiny({"-p", "x", "-n", "400", "--ignore-end"}), run_tiny({"-p", "x", "-n", "4", "--json"}),
           run_tiny({"--explain-plan"}), Args{"levers"}, Args{"devices"}, Args{"--help"}}) {
         const Result full = ridge(args, {.stdout_path = "/dev/full", .timeout = Seconds(20)});
-        EXPECT_LT(full.code, 70) << "crashed: " << full.err;
+        EXPECT_EQ(full.code, 3) << full.err;
+        expect_words(full.err, {"could not be written", "No space left"});
         const Result closed = ridge(args, {.close_stdout_after_first_byte = true, .timeout = Seconds(20)});
         EXPECT_LT(closed.code, 70) << "crashed: " << closed.err;
     }
@@ -262,9 +264,10 @@ TEST(Run, AFullDiskOrAClosedPipeEndsIt) {
 // ---- the small real model
 
 TEST(SmallModel, GreedyTextDoesNotDependOnThreads) {
-    RIDGE_NEED_SMALL_MODEL(path);
+    const std::filesystem::path path = real_model(kSmolLm2);
+    RIDGE_NEEDS_MODEL(path);
     const auto with = [&](const char *threads) {
-        return ridge({"run", "-m", path->string(), "-p", "What is the capital of France?", "--temp", "0", "-n", "16",
+        return ridge({"run", "-m", path.string(), "-p", "What is the capital of France?", "--temp", "0", "-n", "16",
                       "-q", "-t", threads});
     };
     const Result one = with("1"), two = with("2");
@@ -274,8 +277,9 @@ TEST(SmallModel, GreedyTextDoesNotDependOnThreads) {
 }
 
 TEST(SmallModel, AnInterruptEndsTheAnswerWithin130) {
-    RIDGE_NEED_SMALL_MODEL(path);
-    const Result r = ridge({"run", "-m", path->string(), "-p", "Tell me a long story.", "--ignore-end", "-n", "4000"},
+    const std::filesystem::path path = real_model(kSmolLm2);
+    RIDGE_NEEDS_MODEL(path);
+    const Result r = ridge({"run", "-m", path.string(), "-p", "Tell me a long story.", "--ignore-end", "-n", "4000"},
                            {.signal = SIGINT, .signal_after_bytes = 20});
     EXPECT_EQ(r.code, 130);
     EXPECT_LT(r.after_signal, 1.0);

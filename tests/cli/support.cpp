@@ -188,37 +188,6 @@ int Terminal::wait(Seconds timeout) {
     return code_.value_or(-1);
 }
 
-std::filesystem::path tiny_chat_model() {
-    static const std::filesystem::path path = [] {
-        const std::filesystem::path made = tiny_file("tiny-llama");
-        std::ifstream in(made, std::ios::binary);
-        std::string bytes{std::istreambuf_iterator<char>(in), {}};
-        // A template of the same length in place of the file's own: key | type u32 | length u64 | text.
-        constexpr std::string_view kKey = "tokenizer.chat_template";
-        const size_t length_at = bytes.find(kKey) + kKey.size() + 4;
-        uint64_t length = 0;
-        std::memcpy(&length, bytes.data() + length_at, sizeof length);
-        std::string text =
-            "{% if messages[0]['role'] != 'system' %}<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, "
-            "trained by Hugging Face<|im_end|>{% endif %}<|im_start|>assistant";
-        if (text.size() > length) throw std::logic_error("the synthetic template is shorter than SmolLM2's");
-        text.resize(length, ' ');
-        bytes.replace(length_at + sizeof length, length, text);
-        const std::filesystem::path chat = made.parent_path() / "chat.gguf";
-        std::ofstream(chat, std::ios::binary) << bytes;
-        return chat;
-    }();
-    return path;
-}
-
-std::optional<std::filesystem::path> small_model() {
-    std::filesystem::path folder;
-    if (const char *models = std::getenv("RIDGE_MODELS"))
-        folder = models;
-    else if (const char *home = std::getenv("HOME"))
-        folder = std::filesystem::path(home) / ".cache" / "ridge";
-    const std::filesystem::path path = folder / "SmolLM2-135M-Instruct.Q4_1.gguf";
-    return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
-}
+std::filesystem::path tiny_chat_model() { return tiny_file("tiny-llama"); }
 
 }  // namespace ridge::test

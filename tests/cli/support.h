@@ -62,18 +62,7 @@ class Terminal {
     size_t seen_ = 0;
 };
 
-// A small model with random weights and the chat format of SmolLM2: enough for everything but sense.
+// A small model with random weights and ChatML: enough for everything but sense.
 std::filesystem::path tiny_chat_model();
-
-// The small real model: in $RIDGE_MODELS or ~/.cache/ridge.
-std::optional<std::filesystem::path> small_model();
-
-// Skips a test without the model, unless RIDGE_REQUIRE_MODELS says that it must be there.
-#define RIDGE_NEED_SMALL_MODEL(path)                                                       \
-    const std::optional<std::filesystem::path> path = ::ridge::test::small_model();        \
-    if (!path) {                                                                           \
-        if (std::getenv("RIDGE_REQUIRE_MODELS")) FAIL() << "the small model is not there"; \
-        GTEST_SKIP() << "the small model is not there";                                    \
-    }
 
 }  // namespace ridge::test

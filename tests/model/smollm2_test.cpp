@@ -14,7 +14,8 @@ namespace ridge {
 namespace {
 
 const smollm2::Reference &reference() {
-    static const smollm2::Reference r = smollm2::load_reference(std::string(RIDGE_TEST_DATA) + "/smollm2_reference.bin");
+    static const smollm2::Reference r =
+        smollm2::load_reference(std::string(RIDGE_TEST_DATA) + "/smollm2_reference.bin");
     return r;
 }
 
@@ -50,8 +51,8 @@ Agreement compare(const std::filesystem::path &path, DType kv, LeverSet levers) 
     return a;
 }
 
-// The reference's own distance from an f64 pass is 1e-11. A wrong epsilon (0.9e-5 for 1e-5) gives 9e-9, a rope base wrong
-// by 0.1% gives 2e-8: 1e-9 tells both apart from rounding.
+// The reference's own distance from an f64 pass is 1e-11. A wrong epsilon (0.9e-5 for 1e-5) gives 9e-9, a rope base
+// wrong by 0.1% gives 2e-8: 1e-9 tells both apart from rounding.
 TEST(SmolLm2, F32ActivationsMatchTheReference) {
     const auto path = test::real_model(test::kSmolLm2);
     RIDGE_NEEDS_MODEL(path);

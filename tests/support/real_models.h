@@ -25,10 +25,10 @@ inline bool models_required() { return std::getenv("CI") != nullptr || std::gete
 }  // namespace ridge::test
 
 // Skips a test, or fails it, where `path` (of real_model) is empty.
-#define RIDGE_NEEDS_MODEL(path)                                                            \
-    do {                                                                                   \
-        if ((path).empty()) {                                                              \
-            if (ridge::test::models_required()) FAIL() << "the small real model is absent"; \
-            GTEST_SKIP() << "the small real model is absent; ./run.sh fetches it";         \
-        }                                                                                  \
+#define RIDGE_NEEDS_MODEL(path)                                                           \
+    do {                                                                                  \
+        if ((path).empty()) {                                                             \
+            if (ridge::test::models_required()) FAIL() << "a small real model is absent"; \
+            GTEST_SKIP() << "a small real model is absent; ./test.sh fetches it";         \
+        }                                                                                 \
     } while (false)

@@ -60,18 +60,4 @@ inline Vocabulary small_vocabulary() {
     return v;
 }
 
-// A model in $RIDGE_MODELS or ~/.cache/ridge; empty where it is not there. Tests then skip, unless CI or
-// RIDGE_REQUIRE_MODELS is set: there, a missing model must not pass for a test.
-inline std::filesystem::path model_path(const std::string &file) {
-    const char *models = std::getenv("RIDGE_MODELS");
-    const char *home = std::getenv("HOME");
-    const std::filesystem::path folder = models != nullptr
-                                             ? std::filesystem::path(models)
-                                             : std::filesystem::path(home != nullptr ? home : ".") / ".cache/ridge";
-    const auto path = folder / file;
-    return std::filesystem::exists(path) ? path : std::filesystem::path();
-}
-
-inline bool models_required() { return std::getenv("CI") != nullptr || std::getenv("RIDGE_REQUIRE_MODELS") != nullptr; }
-
 }  // namespace ridge::text::testing

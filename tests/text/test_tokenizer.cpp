@@ -13,6 +13,7 @@
 #include "text/byte_level.h"
 #include "text/chat.h"
 #include "text/pre_tokenizer.h"
+#include "support/real_models.h"
 #include "text/reference.h"
 
 namespace ridge::text {
@@ -53,11 +54,8 @@ void expect_round_trip(const Tokenizer &tokenizer, const std::string &bytes) {
 
 void check_model(const std::string &reference_name, const std::string &template_name, size_t missing_bytes) {
     const auto reference = testing::data(reference_name);
-    const auto path = testing::model_path(reference.at("file"));
-    if (path.empty()) {
-        if (testing::models_required()) FAIL() << reference.at("file") << " is not there";
-        GTEST_SKIP() << reference.at("file") << " is not in $RIDGE_MODELS or ~/.cache/ridge";
-    }
+    const auto path = test::real_model(reference.at("file"));
+    RIDGE_NEEDS_MODEL(path);
     const auto file = gguf::File::open(path);
     const auto tokenizer = Tokenizer::from(vocabulary_from_gguf(file));
     EXPECT_GE(compare(*tokenizer, reference), 75u);
