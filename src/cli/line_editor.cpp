@@ -2,10 +2,15 @@
 
 #include <histedit.h>
 #include <langinfo.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <cwchar>
 #include <string_view>
 
 #include "cli/terminal.h"
@@ -20,6 +25,47 @@ struct LineEditor::Impl {
 };
 
 namespace {
+
+// Reads one character. SIGINT is blocked but for the wait itself, so a Ctrl-C at any moment is either seen before the
+// wait or ends it: none is lost, and none is taken for a later line's.
+int read_character(EditLine *, wchar_t *out) {
+    std::mbstate_t state{};
+    while (true) {
+        sigset_t without_sigint;
+        pthread_sigmask(SIG_SETMASK, nullptr, &without_sigint);
+        sigdelset(&without_sigint, SIGINT);
+        pollfd p{STDIN_FILENO, POLLIN, 0};
+        if (ppoll(&p, 1, nullptr, &without_sigint) < 0) {
+            if (errno == EINTR && !InterruptGuard::raised()) continue;  // another signal, such as a window's new size
+            return -1;
+        }
+        char byte = 0;
+        const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+        if (n <= 0) return static_cast<int>(n);
+        const size_t used = std::mbrtowc(out, &byte, 1, &state);
+        if (used == static_cast<size_t>(-2)) continue;  // the middle of a character
+        if (used == static_cast<size_t>(-1))
+            state = {};  // no character: skipped
+        else
+            return 1;
+    }
+}
+
+class BlockSigint {
+  public:
+    BlockSigint() {
+        sigset_t sigint;
+        sigemptyset(&sigint);
+        sigaddset(&sigint, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &sigint, &before_);
+    }
+    ~BlockSigint() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    BlockSigint(const BlockSigint &) = delete;
+    BlockSigint &operator=(const BlockSigint &) = delete;
+
+  private:
+    sigset_t before_{};
+};
 
 // libedit reads wide characters, so a locale that is not UTF-8 would garble what is typed.
 void want_utf8() {
@@ -45,6 +91,7 @@ LineEditor::LineEditor(const std::string &prompt) : impl_(std::make_unique<Impl>
             static char continuation[] = "... ";
             return impl->continuing ? continuation : impl->prompt.data();
         });
+    el_set(impl_->edit, EL_GETCFN, read_character);
     el_set(impl_->edit, EL_EDITOR, "emacs");
     el_set(impl_->edit, EL_HIST, history, impl_->history);
     el_set(impl_->edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
@@ -58,8 +105,12 @@ LineEditor::~LineEditor() {
 std::optional<std::string> LineEditor::read() {
     std::string text;
     impl_->continuing = false;
+    const BlockSigint block;
     while (true) {
         int n = 0;
+        // Before the prompt is drawn: a Ctrl-D that answers the prompt must not meet the terminal's own line editing,
+        // which would swallow it.
+        el_set(impl_->edit, EL_PREP_TERM, 1);
         const char *line = el_gets(impl_->edit, &n);
         if (InterruptGuard::raised()) {
             InterruptGuard::clear();

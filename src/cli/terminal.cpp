@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <utility>
 
 namespace ridge {
@@ -17,9 +18,20 @@ std::atomic<bool> g_interrupted{false};
 struct sigaction g_previous;
 int g_output_error = 0;
 
+// Milliseconds of a clock that a signal handler may read.
+int64_t milliseconds() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+std::atomic<int64_t> g_interrupted_at{0};
+
 extern "C" void on_interrupt(int) {
-    if (g_interrupted.exchange(true)) {
-        // The first one was not heard: end as an unhandled SIGINT would.
+    const int64_t now = milliseconds();
+    if (!g_interrupted.exchange(true)) {
+        g_interrupted_at = now;
+    } else if (now - g_interrupted_at > 1000) {
+        // The first one was not heard for a second: end as an unhandled SIGINT would.
         std::signal(SIGINT, SIG_DFL);
         std::raise(SIGINT);
     }

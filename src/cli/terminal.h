@@ -12,8 +12,8 @@ bool stdin_is_terminal();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
-// While one lives, Ctrl-C (SIGINT) sets a flag instead of ending the program; a second Ctrl-C before the flag is
-// cleared ends it, so a hang can always be left.
+// While one lives, Ctrl-C (SIGINT) sets a flag instead of ending the program. Another one while the flag has been
+// up for a second ends it, so a hang can always be left.
 class InterruptGuard {
   public:
     InterruptGuard();

@@ -39,15 +39,4 @@ const FormatInfo &info(Format f) {
     return *found;
 }
 
-FormatSet FormatSet::all() { return quantized() | floats(); }
-
-FormatSet FormatSet::quantized() {
-    FormatSet s;
-    for (const FormatInfo &f : kFormats)
-        if (!f.is_float()) s = s | FormatSet{f.id};
-    return s;
-}
-
-FormatSet FormatSet::floats() { return {Format::F32, Format::F16, Format::BF16}; }
-
 }  // namespace ridge

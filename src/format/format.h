@@ -58,14 +58,28 @@ class FormatSet {
     constexpr bool empty() const { return bits_ == 0; }
     constexpr FormatSet operator|(FormatSet o) const { return FormatSet(bits_ | o.bits_); }
     constexpr bool operator==(const FormatSet &) const = default;
-    static FormatSet all();
-    static FormatSet quantized();  // the block formats
-    static FormatSet floats();     // F32, F16, BF16
+    static constexpr FormatSet all();
+    static constexpr FormatSet quantized();  // the block formats
+    static constexpr FormatSet floats();     // F32, F16, BF16
 
   private:
     constexpr explicit FormatSet(uint64_t bits) : bits_(bits) {}
     static constexpr uint64_t bit(Format f) { return uint64_t{1} << static_cast<unsigned>(f); }
     uint64_t bits_ = 0;
 };
+
+constexpr FormatSet FormatSet::quantized() {
+    return {
+#define FORMAT(NAME, prefix, id, block, bytes, group, bias) Format::NAME,
+#include "format/formats.def"
+    };
+}
+constexpr FormatSet FormatSet::floats() {
+    return {
+#define FORMAT_FLOAT(NAME, prefix, id, bytes) Format::NAME,
+#include "format/formats.def"
+    };
+}
+constexpr FormatSet FormatSet::all() { return quantized() | floats(); }
 
 }  // namespace ridge

@@ -19,6 +19,7 @@
 #include "measure/synthetic_fill.h"
 #include "measure/synthetic_mix.h"
 #include "measure/synthetic_vocab.h"
+#include "text/chat.h"
 
 namespace ridge {
 namespace {
@@ -228,7 +229,7 @@ void add_metadata(gguf::Writer &w, const ModelShape &s, const SynthOptions &opti
     w.add_u32("tokenizer.ggml.eos_token_id", v.im_end);
     w.add_u32("tokenizer.ggml.padding_token_id", v.endoftext);
     w.add_bool("tokenizer.ggml.add_bos_token", false);
-    w.add_string("tokenizer.chat_template", kChatMl);
+    w.add_string("tokenizer.chat_template", text::kPlainChatMl);
 }
 
 void check_target(const fs::path &path, uint64_t bytes, bool force) {

@@ -47,8 +47,4 @@ SyntheticVocab synthetic_vocab(uint32_t size) {
     return v;
 }
 
-const char *const kChatMl =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
-    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 }  // namespace ridge

@@ -17,7 +17,4 @@ struct SyntheticVocab {
 // Precondition: size >= 259.
 SyntheticVocab synthetic_vocab(uint32_t size);
 
-// ChatML in Jinja, as the models with these control tokens use.
-extern const char *const kChatMl;
-
 }  // namespace ridge

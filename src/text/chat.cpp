@@ -11,6 +11,10 @@
 
 namespace ridge::text {
 
+const std::string_view kPlainChatMl =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 namespace {
 
 constexpr std::string_view kStart = "<|im_start|>";
@@ -18,11 +22,6 @@ constexpr std::string_view kEnd = "<|im_end|>";
 
 constexpr std::string_view kSmolLm2System = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 constexpr std::string_view kQwen25System = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-
-// ChatML with nothing added, as many files have it and `ridge synth` writes it; recognised whole.
-constexpr std::string_view kPlainChatMl =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
-    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 struct Row {
     ChatTemplate format;

@@ -28,6 +28,9 @@ struct ChatTemplate {
     bool splits_thinking = false;  // <think>...</think> in an answer is left out once another question follows
 };
 
+// ChatML with nothing added, as many files have it and `ridge synth` writes it; recognised whole.
+extern const std::string_view kPlainChatMl;
+
 // Throws Error{unsupported} for a template that is not known, or an empty one; `origin` (the file) opens the message.
 ChatTemplate chat_template_from(std::string_view jinja, std::string_view origin);
 

@@ -37,7 +37,9 @@ TEST_F(Chat, CommandsAnswersAndTheEnd) {
     t.expect("(no figures)");
     t.type("/nonsense\n");
     t.expect("there is no command /nonsense");
+    t.expect("> ");
     t.type("   \n");
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -56,6 +58,7 @@ TEST_F(Chat, ALineThatEndsInABackslashGoesOn) {
     t.expect("... ");
     t.type("two\n");
     t.expect("answer 6 tokens");
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -73,6 +76,7 @@ TEST_F(Chat, CtrlCAtThePromptDropsTheLineAndNothingElse) {
     // What is typed next stands alone and is heard at once.
     t.type("/help\n");
     t.expect("forget the conversation", Seconds(10));
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -84,6 +88,7 @@ TEST_F(Chat, ATooLongQuestionIsToldAndTheChatGoesOn) {
     t.expect("but the context has 80 positions");
     t.type("/help\n");
     t.expect("forget the conversation");
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -95,6 +100,7 @@ TEST_F(Chat, ATinyWindowIsEnough) {
     t.expect("answer 6 tokens");
     t.type("/help\n");
     t.expect("forget the conversation");
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -152,6 +158,7 @@ TEST(ChatSmallModel, CtrlCStopsTheAnswerNotTheProgram) {
     }
     t.type("/help\n");
     t.expect("forget the conversation", Seconds(5));
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }
@@ -164,6 +171,7 @@ TEST(ChatSmallModel, RemembersTheConversation) {
     t.type("What is the capital of France?\n");
     t.expect("Paris");
     t.expect("levers");
+    t.expect("> ");  // before it, Ctrl-D would be the terminal's
     t.type("\x04");
     EXPECT_EQ(t.wait(), 0);
 }

@@ -44,6 +44,14 @@ TEST(CpuBackend, TooMuchMemoryIsAnErrorWithSizes) {
         }
 }
 
+// Untouched memory is not taken yet, but promised.
+TEST(CpuBackend, TogetherTooMuchIsAnErrorToo) {
+    const auto cpu = make_cpu_backend({.threads = 1});
+    const size_t most = cpu->info().memory_free / 10 * 6;
+    const Buffer first = cpu->allocate(most, "first");
+    EXPECT_THROW(cpu->allocate(most, "second"), Error);
+}
+
 TEST(CpuBackend, TooManyThreadsAreAnError) {
     try {
         make_cpu_backend({.threads = 1'000'000});

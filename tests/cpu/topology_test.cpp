@@ -121,6 +121,9 @@ TEST_F(FakeMachine, MemoryOfTheMachine) {
     file("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:  100 kB\nMemAvailable:    600 kB\n");
     EXPECT_EQ(memory().total, 1000u * 1024);
     EXPECT_EQ(memory().free, 600u * 1024);
+    EXPECT_EQ(memory().present, 0u);
+    file("/proc/self/status", "VmRSS:\t  90 kB\nRssAnon:\t      70 kB\nRssFile:\t 20 kB\n");
+    EXPECT_EQ(memory().present, 70u * 1024);
 }
 
 TEST_F(FakeMachine, MemoryOfTheCgroup) {

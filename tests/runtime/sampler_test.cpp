@@ -396,8 +396,8 @@ TEST(SamplerErrors, EverythingBanned) {
         SamplerOptions o = plain();
         o.temperature = temperature;
         o.logit_bias = {{0, -kInf}, {1, -kInf}};
-        const std::string m = error_of(ErrorKind::device, [&] { Sampler(o).sample(std::vector<float>{1, 2}, {}, 0); });
-        EXPECT_NE(m.find("every token is banned"), std::string::npos) << m;
+        const std::string m = error_of(ErrorKind::usage, [&] { Sampler(o).sample(std::vector<float>{1, 2}, {}, 0); });
+        EXPECT_NE(m.find("ban every token"), std::string::npos) << m;
     }
 }
 

@@ -7,9 +7,8 @@
 // Every (token, head) takes exactly these steps, whichever tile it is in and whatever shares the tile, so the bits do
 // not depend on how a step is cut or batched.
 //
-// A tile is a run of tokens and the heads that share a KV head, or some of them where tiles would be few. Each block of
-// keys and values is read once for all tokens of a sequence in the tile and all its heads; f16 is widened into scratch
-// where it is used more than twice.
+// A tile is one KV head and a run of tokens. Each block of keys and values is read once for all tokens of a sequence
+// in the tile and all heads of the group; f16 is widened into scratch where it is used often (kReadsOfF16).
 #pragma once
 
 #include <type_traits>
@@ -21,6 +20,14 @@ inline namespace RIDGE_ISA {
 
 constexpr uint32_t kAttentionBlock = 64;
 static_assert(kAttentionBlock == kPageTokens, "a block lies in one page");
+
+// Up to so many heads and tokens read a block as f16, more of them an f32 copy. Vector loads that widen are nearly free
+// and the copy displaces the nearest cache: on Zen 5, eight heads of 128 that share a block, 1.3 times as fast without.
+#if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2)
+constexpr size_t kReadsOfF16 = 8;
+#else
+constexpr size_t kReadsOfF16 = 2;
+#endif
 
 struct OnlineSoftmax {
     float max, sum;
@@ -114,10 +121,6 @@ template <class T>
 
 struct AttentionTile {
     static constexpr uint32_t kMostTokens = 16, kMostGroup = 128, kMostHeadDim = 512;
-#ifndef ENOUGH
-#define ENOUGH 16
-#endif
-    static constexpr uint32_t kEnoughTiles = ENOUGH;
     struct Scratch {
         alignas(64) float k[kAttentionBlock * kMostHeadDim];
         alignas(64) float v[kAttentionBlock * kMostHeadDim];
@@ -133,42 +136,23 @@ struct AttentionTile {
         return a.head_dim > kMostHeadDim ? "head_dim is above 512" : "";
     }
 
-    // Many tokens: runs that share each block of the KV. Few: one each, and the heads of a group in parts of equal size
-    // (the last may be smaller), until there are tiles for all workers.
-    struct Split {
-        Cut tokens;
-        uint32_t group;  // heads that share a KV head
-        uint32_t heads;  // of a group, per tile
-        uint32_t parts() const { return (group + heads - 1) / heads; }
-    };
-    static Split split(const LaunchView &view) {
-        const auto &op = op_of<Attention>(view);
+    // Few tokens: one each, so that there are tiles for all workers. Many: runs that share each block of the KV.
+    static Cut cut(const LaunchView &view) {
         const size_t tokens = view.step.tokens();
         const size_t run = tokens / 16 < 1 ? 1 : tokens / 16 > kMostTokens ? kMostTokens : tokens / 16;
-        const Cut cut{tokens, run};
-        const uint32_t tiles = cut.count() * op.kv_heads, group = op.heads / op.kv_heads;
-        const uint32_t parts = (kEnoughTiles + tiles - 1) / tiles;
-        return {cut, group, (group + parts - 1) / parts};
+        return {tokens, run};
     }
-    static uint32_t count(const LaunchView &view) {
-        const Split s = split(view);
-        return s.tokens.count() * op_of<Attention>(view).kv_heads * s.parts();
-    }
+    static uint32_t count(const LaunchView &view) { return cut(view).count() * op_of<Attention>(view).kv_heads; }
 
-    // Tiles of the same tokens and KV head follow each other: workers share the pages of a sequence.
+    // Tiles with the same tokens follow each other: workers share the pages of a sequence.
     static void run(const LaunchView &view, uint32_t tile, std::byte *scratch) {
         const auto &op = op_of<Attention>(view);
-        const Split s = split(view);
-        const uint32_t part = tile % s.parts(), kv_head = tile / s.parts() % op.kv_heads;
-        const Range tokens = s.tokens.tile(tile / s.parts() / op.kv_heads);
-        const uint32_t skipped = part * s.heads, heads = s.group - skipped < s.heads ? s.group - skipped : s.heads;
+        const Range tokens = cut(view).tile(tile / op.kv_heads);
         const int32_t *sequence = view.step.sequence();
         for (size_t first = tokens.first; first < tokens.last;) {
             size_t last = first + 1;
             while (last < tokens.last && sequence[last] == sequence[first]) last++;
-            const Work work{view,    op,    {first, last},
-                            kv_head, kv_head * s.group + skipped,
-                            heads,   *reinterpret_cast<Scratch *>(scratch)};
+            const Work work{view, op, {first, last}, tile % op.kv_heads, *reinterpret_cast<Scratch *>(scratch)};
             if (view.program.state(op.k_state).type == DType::f16)
                 work.template all_blocks<F16>();
             else
@@ -177,23 +161,24 @@ struct AttentionTile {
         }
     }
 
-    // Tokens of one sequence, and heads that share a KV head.
+    // Tokens of one sequence and one KV head.
     struct Work {
         const LaunchView &view;
         const Attention &op;
         Range tokens;
-        uint32_t kv_head, first_head, heads;
+        uint32_t kv_head;
         Scratch &scratch;
 
+        uint32_t group() const { return op.heads / op.kv_heads; }
         uint32_t position(size_t i) const { return static_cast<uint32_t>(view.step.position()[i]); }
         // First position that token i sees.
         uint32_t start(size_t i) const {
             const uint32_t seen = position(i) + 1;
             return op.window > 0 && seen > op.window ? seen - op.window : 0;
         }
-        // Offset in q and out of the h-th of the heads.
-        size_t head(size_t i, uint32_t h) const { return (i * op.heads + first_head + h) * op.head_dim; }
-        OnlineSoftmax &state(size_t i, uint32_t h) const { return scratch.state[(i - tokens.first) * heads + h]; }
+        // Offset in q and out of the g-th head of the group.
+        size_t head(size_t i, uint32_t g) const { return (i * op.heads + kv_head * size_t{group()} + g) * op.head_dim; }
+        OnlineSoftmax &state(size_t i, uint32_t g) const { return scratch.state[(i - tokens.first) * group() + g]; }
 
         template <class T>
         void all_blocks() const {
@@ -202,14 +187,16 @@ struct AttentionTile {
             for (size_t i = tokens.first; i < tokens.last; i++) {
                 first = start(i) < first ? start(i) : first;
                 last = position(i) > last ? position(i) : last;
-                for (uint32_t h = 0; h < heads; h++) {
-                    state(i, h) = {-__builtin_inff(), 0.0f};
-                    for (uint32_t d = 0; d < op.head_dim; d++) out[head(i, h) + d] = 0.0f;
+                for (uint32_t g = 0; g < group(); g++) {
+                    state(i, g) = {-__builtin_inff(), 0.0f};
+                    for (uint32_t d = 0; d < op.head_dim; d++) out[head(i, g) + d] = 0.0f;
                 }
             }
             for (uint32_t b = first / kAttentionBlock; b <= last / kAttentionBlock; b++) one_block<T>(b, first, last);
             for (size_t i = tokens.first; i < tokens.last; i++)
-                for (uint32_t h = 0; h < heads; h++) divide_row(out + head(i, h), op.head_dim, state(i, h).sum);
+                for (uint32_t g = 0; g < group(); g++) {
+                    divide_row(out + head(i, g), op.head_dim, state(i, g).sum);
+                }
         }
 
         // Block b; the tokens see nothing outside [first, last].
@@ -221,7 +208,7 @@ struct AttentionTile {
             const size_t at = slot * cols + size_t{kv_head} * op.head_dim;
             const KvBlock<T> k{view.state<T>(op.k_state) + at, cols}, v{view.state<T>(op.v_state) + at, cols};
             if constexpr (std::is_same_v<T, F16>) {
-                if ((tokens.last - tokens.first) * heads > 2) {
+                if ((tokens.last - tokens.first) * group() > kReadsOfF16) {
                     const Range rows{first > base ? first - base : 0, in_block(last, base)};
                     each_token(base, widen(k, rows, scratch.k), widen(v, rows, scratch.v));
                     return;
@@ -250,9 +237,9 @@ struct AttentionTile {
             for (size_t i = tokens.first; i < tokens.last; i++) {
                 if (position(i) < base || start(i) >= base + kAttentionBlock) continue;
                 const uint32_t first = start(i) > base ? start(i) - base : 0, last = in_block(position(i), base);
-                for (uint32_t h = 0; h < heads; h++)
-                    attend_block(view.ptr<float>(op.q) + head(i, h), k, v, op.head_dim, op.scale, first, last,
-                                 state(i, h), view.ptr<float>(op.out) + head(i, h));
+                for (uint32_t g = 0; g < group(); g++)
+                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, op.scale, first, last,
+                                 state(i, g), view.ptr<float>(op.out) + head(i, g));
             }
         }
     };

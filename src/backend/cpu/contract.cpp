@@ -1,4 +1,4 @@
-// Cuts contract and gate_up into tiles and describes a tile in plain pointers; registers the rows.
+// Cuts contract and gate_up into tiles and describes a tile in plain pointers.
 #include "backend/cpu/contract.h"
 
 #include <algorithm>
@@ -143,23 +143,6 @@ uint32_t take(Tokens &t, uint32_t *x_row, uint32_t *out_row, uint32_t max) {
         x_row[count] = t.next / t.slots, out_row[count] = t.next, count++, t.next++;
     }
     return count;
-}
-
-void add_contract_row(std::vector<Kernel> &rows, const ContractRow &row) {
-    for (OpKind op : {kind<Contract>(), kind<GateUp>()}) {
-        Kernel k;
-        k.name = op == kind<Contract>() ? row.contract : row.gate_up;
-        k.op = op;
-        k.formats = row.input == DType::q8 ? FormatSet::quantized() : FormatSet::all();
-        k.input = row.input;
-        k.tokens.first = row.first_token;
-        k.needs = row.needs;
-        k.lever = row.lever;
-        k.order = row.input == DType::q8 ? Order::int8_sequential : Order::f32_lanes16;
-        k.rank = row.rank;
-        k.tile = {contract_tiles, row.run, row.scratch_bytes};
-        rows.push_back(k);
-    }
 }
 
 }  // namespace ridge::cpu

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "backend/backend.h"
 #include "engine/kernel.h"
@@ -55,31 +54,10 @@ Work contract_work(const LaunchView &view, uint32_t tile);
 uint32_t take(Tokens &tokens, uint32_t *x_row, uint32_t *out_row, uint32_t max);
 inline constexpr uint32_t kRowBlock = 16;  // tiles start at multiples of it
 
-// A row as a file of this folder describes it; the same tile serves contract and gate_up.
-struct ContractRow {
-    std::string_view contract, gate_up;  // names
-    DType input;
-    uint32_t first_token;
-    Features needs;
-    Lever lever;
-    int rank;
-    void (*run)(const LaunchView &, uint32_t tile, std::byte *scratch);
-    size_t scratch_bytes;
-};
-// Appends both kernels.
-void add_contract_row(std::vector<Kernel> &rows, const ContractRow &row);
-
 // f32 -> q8 of `blocks` blocks of 32, laid out plane by plane, so one run of blocks covers any number of rows.
 using QuantizeBlocks = void (*)(const float *x, int8_t *codes, float *scale, int16_t *sums, size_t blocks);
 constexpr uint32_t kQuantizeTile = 128;  // blocks
 uint32_t quantize_tiles(const LaunchView &view);
 void quantize_tile(const LaunchView &view, uint32_t tile, QuantizeBlocks quantize);
-void add_quantize_row(std::vector<Kernel> &rows, std::string_view name, Features needs, Lever lever, int rank,
-                      void (*run)(const LaunchView &, uint32_t tile, std::byte *scratch));
-
-// quantize*.cpp; called by add_contract_*.
-void add_quantize_portable(std::vector<Kernel> &rows);
-void add_quantize_avx2(std::vector<Kernel> &rows);
-void add_quantize_avx512(std::vector<Kernel> &rows);
 
 }  // namespace ridge::cpu

@@ -4,7 +4,6 @@
 // pair sums to at most 32512 and cannot saturate. Eight rows' sums of eight lanes become one vector with a row per
 // lane (first the sums of 16 codes each, for formats with groups of 16), then one multiply-add serves eight rows.
 #include "backend/cpu/contract_loops.h"
-#include "backend/cpu/rows.h"
 
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
@@ -69,31 +68,16 @@ struct Int8 {
     }
 };
 
+constexpr Kernel kTable[] = {
+    f32_row(RIDGE_ROW_NAME("contract.f32"), kind<Contract>()),
+    f32_row(RIDGE_ROW_NAME("gate_up.f32"), kind<GateUp>()),
+    int8_row<Int8>(RIDGE_ROW_NAME("contract.int8"), kind<Contract>()),
+    int8_row<Int8>(RIDGE_ROW_NAME("gate_up.int8"), kind<GateUp>()),
+};
+
 }  // namespace
 }  // namespace RIDGE_ISA
 
-void add_contract_avx2(std::vector<Kernel> &rows) {
-    static constexpr ContractRow kF32 = {.contract = "cpu.contract.f32.avx2",
-                                         .gate_up = "cpu.gate_up.f32.avx2",
-                                         .input = DType::f32,
-                                         .first_token = 1,
-                                         .needs = kAvx2,
-                                         .lever = Lever::avx2,
-                                         .rank = 10,
-                                         .run = run_f32,
-                                         .scratch_bytes = sizeof(F32Scratch)};
-    static constexpr ContractRow kInt8 = {.contract = "cpu.contract.int8.avx2",
-                                          .gate_up = "cpu.gate_up.int8.avx2",
-                                          .input = DType::q8,
-                                          .first_token = 1,
-                                          .needs = kAvx2,
-                                          .lever = Lever::avx2,
-                                          .rank = 10,
-                                          .run = run_int8<Int8>,
-                                          .scratch_bytes = sizeof(Int8Scratch<Int8>)};
-    add_contract_row(rows, kF32);
-    add_contract_row(rows, kInt8);
-    add_quantize_avx2(rows);
-}
+constinit const RowTable kContractAvx2 = kTable;
 
 }  // namespace ridge::cpu

@@ -9,7 +9,6 @@
 //   registers: broadcasts are the scarcer resource (on Zen 5 1.3 a cycle to two vpdpbusd), so each serves two.
 #include "backend/cpu/contract_loops.h"
 #include "backend/cpu/contract_scales_avx512.h"
-#include "backend/cpu/rows.h"
 
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
@@ -247,41 +246,25 @@ struct MatrixForm {
     }
 };
 
+constexpr Kernel many_tokens(std::string_view name, OpKind op) {
+    Kernel k = int8_row<MatrixForm>(name, op);
+    k.tokens.first = kManyTokens;
+    k.rank++;
+    return k;
+}
+
+constexpr Kernel kTable[] = {
+    f32_row(RIDGE_ROW_NAME("contract.f32"), kind<Contract>()),
+    f32_row(RIDGE_ROW_NAME("gate_up.f32"), kind<GateUp>()),
+    int8_row<VectorForm>(RIDGE_ROW_NAME("contract.int8"), kind<Contract>()),
+    int8_row<VectorForm>(RIDGE_ROW_NAME("gate_up.int8"), kind<GateUp>()),
+    many_tokens(RIDGE_ROW_NAME("contract.int8_gemm"), kind<Contract>()),
+    many_tokens(RIDGE_ROW_NAME("gate_up.int8_gemm"), kind<GateUp>()),
+};
+
 }  // namespace
 }  // namespace RIDGE_ISA
 
-void add_contract_avx512(std::vector<Kernel> &rows) {
-    static constexpr ContractRow kF32 = {.contract = "cpu.contract.f32.avx512",
-                                         .gate_up = "cpu.gate_up.f32.avx512",
-                                         .input = DType::f32,
-                                         .first_token = 1,
-                                         .needs = kAvx512,
-                                         .lever = Lever::avx512,
-                                         .rank = 20,
-                                         .run = run_f32,
-                                         .scratch_bytes = sizeof(F32Scratch)};
-    static constexpr ContractRow kInt8 = {.contract = "cpu.contract.int8.avx512",
-                                          .gate_up = "cpu.gate_up.int8.avx512",
-                                          .input = DType::q8,
-                                          .first_token = 1,
-                                          .needs = kAvx512,
-                                          .lever = Lever::avx512,
-                                          .rank = 20,
-                                          .run = run_int8<VectorForm>,
-                                          .scratch_bytes = sizeof(Int8Scratch<VectorForm>)};
-    static constexpr ContractRow kGemm = {.contract = "cpu.contract.int8_gemm.avx512",
-                                          .gate_up = "cpu.gate_up.int8_gemm.avx512",
-                                          .input = DType::q8,
-                                          .first_token = kManyTokens,
-                                          .needs = kAvx512,
-                                          .lever = Lever::avx512,
-                                          .rank = 30,
-                                          .run = run_int8<MatrixForm>,
-                                          .scratch_bytes = sizeof(Int8Scratch<MatrixForm>)};
-    add_contract_row(rows, kF32);
-    add_contract_row(rows, kInt8);
-    add_contract_row(rows, kGemm);
-    add_quantize_avx512(rows);
-}
+constinit const RowTable kContractAvx512 = kTable;
 
 }  // namespace ridge::cpu

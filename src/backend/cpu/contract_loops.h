@@ -13,6 +13,7 @@
 
 #include "backend/cpu/contract.h"
 #include "backend/cpu/contract_unpack.h"
+#include "backend/cpu/row.h"
 #include "backend/cpu/simd.h"
 
 namespace ridge::cpu {
@@ -215,6 +216,21 @@ inline void run_f32(const LaunchView &view, uint32_t tile, std::byte *scratch) {
             finish(w, r, n, s.out_row, count, s.sums[0][0], w.n_matrices == 2 ? s.sums[1][0] : nullptr);
         }
     }
+}
+
+// ---- Rows, of contract or of gate_up
+
+constexpr Kernel f32_row(std::string_view name, OpKind op) {
+    Kernel k = row(name, op, Order::f32_lanes16, {contract_tiles, run_f32, sizeof(F32Scratch)});
+    k.formats = FormatSet::all();
+    return k;
+}
+template <class Int8>
+constexpr Kernel int8_row(std::string_view name, OpKind op) {
+    Kernel k = row(name, op, Order::int8_sequential, {contract_tiles, run_int8<Int8>, sizeof(Int8Scratch<Int8>)});
+    k.formats = FormatSet::quantized();
+    k.input = DType::q8;
+    return k;
 }
 
 }  // namespace RIDGE_ISA

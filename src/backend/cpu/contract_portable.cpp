@@ -1,7 +1,6 @@
 // contract and gate_up without vector instructions: the baseline of every machine, and the plainest statement of the
 // two reduction orders.
 #include "backend/cpu/contract_loops.h"
-#include "backend/cpu/rows.h"
 
 namespace ridge::cpu {
 namespace {
@@ -38,35 +37,15 @@ struct Int8 {
     }
 };
 
+constexpr Kernel kTable[] = {
+    f32_row(RIDGE_ROW_NAME("contract.f32"), kind<Contract>()),
+    f32_row(RIDGE_ROW_NAME("gate_up.f32"), kind<GateUp>()),
+    int8_row<Int8>(RIDGE_ROW_NAME("contract.int8"), kind<Contract>()),
+    int8_row<Int8>(RIDGE_ROW_NAME("gate_up.int8"), kind<GateUp>()),
+};
+
 }  // namespace
 
-void add_contract_portable(std::vector<Kernel> &rows) {
-    static constexpr ContractRow kF32 = {.contract = "cpu.contract.f32.portable",
-                                         .gate_up = "cpu.gate_up.f32.portable",
-                                         .input = DType::f32,
-                                         .first_token = 1,
-                                         .needs = 0,
-                                         .lever = Lever::none,
-                                         .rank = 0,
-                                         .run = run_f32,
-                                         .scratch_bytes = sizeof(F32Scratch)};
-    static constexpr ContractRow kInt8 = {.contract = "cpu.contract.int8.portable",
-                                          .gate_up = "cpu.gate_up.int8.portable",
-                                          .input = DType::q8,
-                                          .first_token = 1,
-                                          .needs = 0,
-                                          .lever = Lever::none,
-                                          .rank = 0,
-                                          .run = run_int8<Int8>,
-                                          .scratch_bytes = sizeof(Int8Scratch<Int8>)};
-    add_contract_row(rows, kF32);
-    add_contract_row(rows, kInt8);
-    add_quantize_portable(rows);
-}
-
-#if !defined(__x86_64__)
-void add_contract_avx2(std::vector<Kernel> &) {}
-void add_contract_avx512(std::vector<Kernel> &) {}
-#endif
+constinit const RowTable kContractPortable = kTable;
 
 }  // namespace ridge::cpu

@@ -28,6 +28,9 @@ size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
+// Bytes of large blocks that this process holds.
+std::atomic<uint64_t> large_bytes{0};
+
 // Zero-filled and 64-byte aligned; null where there is no memory. Large blocks come from the kernel, which fills them
 // page by page as they are touched.
 std::shared_ptr<void> allocate_zeroed(size_t bytes) {
@@ -37,7 +40,11 @@ std::shared_ptr<void> allocate_zeroed(size_t bytes) {
         void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) return nullptr;
         madvise(p, size, MADV_HUGEPAGE);  // a wish: without it everything works, with more TLB misses
-        return {p, [size](void *q) { munmap(q, size); }};
+        large_bytes += size;
+        return {p, [size](void *q) {
+                    munmap(q, size);
+                    large_bytes -= size;
+                }};
     }
 #endif
     const size_t size = round_up(std::max<size_t>(bytes, 1), kAlign);
@@ -45,6 +52,14 @@ std::shared_ptr<void> allocate_zeroed(size_t bytes) {
     if (p == nullptr) return nullptr;
     std::memset(p, 0, size);
     return {p, [](void *q) { std::free(q); }};
+}
+
+// Free bytes that no large block will take when it is touched. What the process has present may be other memory than
+// large blocks: then this is too high by that much.
+uint64_t unpromised() {
+    const cpu::Memory m = cpu::read_memory();
+    const uint64_t large = large_bytes, untouched = large - std::min(large, m.present);
+    return m.free - std::min(m.free, untouched);
 }
 
 class CpuExecutable final : public Executable {
@@ -126,15 +141,16 @@ class CpuBackend final : public Backend {
     }
 
     Buffer allocate(size_t bytes, std::string_view what) override {
-        // The kernel promises more than it has and kills who takes it at its word, so large wishes are checked first.
+        // The kernel promises more than it has and kills who takes it at its word, so large wishes are checked first,
+        // together with those that were granted and are not touched yet.
         const auto refuse = [&](uint64_t free) {
             fail(ErrorKind::limit, "{}: {} for {} do not fit: {} are free. A shorter context or a smaller model would",
                  name_, mebibytes(bytes), what, mebibytes(free));
         };
         if (bytes >= kHugePage)
-            if (const uint64_t free = cpu::read_memory().free; bytes > free) refuse(free);
+            if (const uint64_t free = unpromised(); bytes > free) refuse(free);
         std::shared_ptr<void> owner = allocate_zeroed(bytes);
-        if (!owner) refuse(cpu::read_memory().free);
+        if (!owner) refuse(unpromised());
         const auto address = reinterpret_cast<uint64_t>(owner.get());
         return {address, bytes, std::move(owner)};
     }
@@ -170,12 +186,14 @@ class CpuBackend final : public Backend {
 std::span<const Kernel> cpu_kernels() {
     static const std::vector<Kernel> rows = [] {
         std::vector<Kernel> r;
-        cpu::add_contract_portable(r);
-        cpu::add_contract_avx2(r);
-        cpu::add_contract_avx512(r);
-        cpu::add_ops_portable(r);
-        cpu::add_ops_avx2(r);
-        cpu::add_ops_avx512(r);
+        const auto add = [&r](std::initializer_list<cpu::RowTable> tables) {
+            for (cpu::RowTable t : tables) r.insert(r.end(), t.begin(), t.end());
+        };
+        add({cpu::kContractPortable, cpu::kQuantizePortable, cpu::kOpsPlain, cpu::kOpsPortable});
+#if defined(__x86_64__)
+        add({cpu::kContractAvx2, cpu::kQuantizeAvx2, cpu::kOpsAvx2});
+        add({cpu::kContractAvx512, cpu::kQuantizeAvx512, cpu::kOpsAvx512});
+#endif
         return r;
     }();
     return rows;

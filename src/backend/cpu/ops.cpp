@@ -1,12 +1,9 @@
-// Rows that one instruction set serves as well as another (table look-ups, selection, host trigonometry), and the
-// joining of the tables.
-#include "backend/cpu/ops.h"
-
+// Rows that one instruction set serves as well as another: table look-ups, selection, host trigonometry.
 #include <cmath>
 #include <cstring>
 
 #include "backend/cpu/ops_rows.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/row.h"
 #include "core/error.h"
 #include "format/decode.h"
 
@@ -66,37 +63,21 @@ struct GatherRowsTile {
     }
 };
 
-template <class T>
-Kernel portable_row(std::string_view name, OpKind op) {
-    Kernel k;
-    k.name = name;
-    k.op = op;
-    k.tile = {&T::count, &T::run, 0};
+constexpr Kernel embed_row() {
+    Kernel k = row("cpu.embed.portable", kind<Embed>(), Order::exact, tile_of<EmbedTile>());
+    k.formats = FormatSet::all();
     return k;
 }
 
-void append(std::vector<Kernel> &rows, std::span<const Kernel> table) {
-    rows.insert(rows.end(), table.begin(), table.end());
-}
+constexpr Kernel kPlain[] = {
+    embed_row(),
+    row("cpu.rope_table.portable", kind<RopeTable>(), Order::exact, tile_of<RopeTableTile>()),
+    row("cpu.top_k.portable", kind<TopK>(), Order::exact, tile_of<TopKTile>()),
+    row("cpu.gather_rows.portable", kind<GatherRows>(), Order::exact, tile_of<GatherRowsTile>()),
+};
 
 }  // namespace
 
-void add_ops_portable(std::vector<Kernel> &rows) {
-    Kernel embed = portable_row<EmbedTile>("cpu.embed.portable", kind<Embed>());
-    embed.formats = FormatSet::all();
-    rows.push_back(embed);
-    rows.push_back(portable_row<RopeTableTile>("cpu.rope_table.portable", kind<RopeTable>()));
-    rows.push_back(portable_row<TopKTile>("cpu.top_k.portable", kind<TopK>()));
-    rows.push_back(portable_row<GatherRowsTile>("cpu.gather_rows.portable", kind<GatherRows>()));
-    append(rows, ops_table_portable());
-}
-
-#if defined(__x86_64__)
-void add_ops_avx2(std::vector<Kernel> &rows) { append(rows, ops_table_avx2()); }
-void add_ops_avx512(std::vector<Kernel> &rows) { append(rows, ops_table_avx512()); }
-#else
-void add_ops_avx2(std::vector<Kernel> &) {}
-void add_ops_avx512(std::vector<Kernel> &) {}
-#endif
+constinit const RowTable kOpsPlain = kPlain;
 
 }  // namespace ridge::cpu

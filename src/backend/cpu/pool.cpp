@@ -1,5 +1,6 @@
 #include "backend/cpu/pool.h"
 
+#include <csignal>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -29,11 +30,29 @@ void advance(std::atomic<int> &counter) {
     counter.notify_all();
 }
 
+// Threads made while one lives get no signals: those are the business of the program's own threads, which may block
+// them and wait for them.
+class BlockSignals {
+  public:
+    BlockSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    BlockSignals(const BlockSignals &) = delete;
+    BlockSignals &operator=(const BlockSignals &) = delete;
+
+  private:
+    sigset_t before_{};
+};
+
 }  // namespace
 
 ThreadPool::ThreadPool(unsigned threads, unsigned processors)
     : size_(threads > 0 ? threads : 1), spins_(size_ <= processors ? kSpins : kSpinsCrowded) {
     threads_.reserve(size_ - 1);
+    const BlockSignals block;
     try {
         for (unsigned w = 1; w < size_; w++) threads_.emplace_back([this, w] { loop(w); });
     } catch (...) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/cpu/contract.h"
+#include "backend/cpu/row.h"
 
 namespace ridge::cpu {
 namespace {
@@ -53,22 +54,13 @@ void quantize_tile(const LaunchView &view, uint32_t tile, QuantizeBlocks quantiz
              blocks);
 }
 
-void add_quantize_row(std::vector<Kernel> &rows, std::string_view name, Features needs, Lever lever, int rank,
-                      void (*run)(const LaunchView &, uint32_t tile, std::byte *scratch)) {
-    Kernel k;
-    k.name = name;
-    k.op = kind<Quantize>();
-    k.needs = needs;
-    k.lever = lever;
-    k.rank = rank;
-    k.tile = {quantize_tiles, run, 0};
-    rows.push_back(k);
-}
+namespace {
 
-void add_quantize_portable(std::vector<Kernel> &rows) {
-    add_quantize_row(
-        rows, "cpu.quantize.portable", 0, Lever::none, 0,
-        [](const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); });
-}
+void run(const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); }
+constexpr Kernel kTable[] = {row(RIDGE_ROW_NAME("quantize"), kind<Quantize>(), Order::exact, {quantize_tiles, run})};
+
+}  // namespace
+
+constinit const RowTable kQuantizePortable = kTable;
 
 }  // namespace ridge::cpu

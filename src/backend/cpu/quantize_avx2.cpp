@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/contract.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/row.h"
 
 namespace ridge::cpu {
 namespace {
@@ -45,12 +45,11 @@ void quantize_blocks(const float *x, int8_t *codes, float *scale, int16_t *sums,
     }
 }
 
+void run(const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); }
+constexpr Kernel kTable[] = {row(RIDGE_ROW_NAME("quantize"), kind<Quantize>(), Order::exact, {quantize_tiles, run})};
+
 }  // namespace
 
-void add_quantize_avx2(std::vector<Kernel> &rows) {
-    add_quantize_row(
-        rows, "cpu.quantize.avx2", kAvx2, Lever::avx2, 10,
-        [](const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); });
-}
+constinit const RowTable kQuantizeAvx2 = kTable;
 
 }  // namespace ridge::cpu

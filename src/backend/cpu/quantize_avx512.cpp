@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/contract.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/row.h"
 
 namespace ridge::cpu {
 namespace {
@@ -34,12 +34,11 @@ void quantize_blocks(const float *x, int8_t *codes, float *scale, int16_t *sums,
     }
 }
 
+void run(const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); }
+constexpr Kernel kTable[] = {row(RIDGE_ROW_NAME("quantize"), kind<Quantize>(), Order::exact, {quantize_tiles, run})};
+
 }  // namespace
 
-void add_quantize_avx512(std::vector<Kernel> &rows) {
-    add_quantize_row(
-        rows, "cpu.quantize.avx512", kAvx512, Lever::avx512, 20,
-        [](const LaunchView &view, uint32_t tile, std::byte *) { quantize_tile(view, tile, quantize_blocks); });
-}
+constinit const RowTable kQuantizeAvx512 = kTable;
 
 }  // namespace ridge::cpu

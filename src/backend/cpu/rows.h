@@ -1,9 +1,8 @@
-// The CPU's kernel rows, one table per file; cpu.cpp joins them. Each *_avx2 / *_avx512 file is compiled for its
-// instruction set and must be entered only through its rows.
+// The CPU's kernel rows as constant tables, one per file; cpu.cpp joins them. Each *_avx2 / *_avx512 file is compiled
+// for its instruction set: a table is data, and no code of such a file runs before a row has been chosen.
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "engine/kernel.h"
 
@@ -14,12 +13,12 @@ enum Feature : Features {
     kAvx512 = 2,  // AVX-512 F, BW, VL, DQ, VNNI
 };
 
-// Each appends its rows.
-void add_contract_portable(std::vector<Kernel> &rows);
-void add_contract_avx2(std::vector<Kernel> &rows);  // nothing where the compiler's target is not x86-64
-void add_contract_avx512(std::vector<Kernel> &rows);
-void add_ops_portable(std::vector<Kernel> &rows);
-void add_ops_avx2(std::vector<Kernel> &rows);
-void add_ops_avx512(std::vector<Kernel> &rows);
+using RowTable = std::span<const Kernel>;
+
+// contract and gate_up
+extern const RowTable kContractPortable, kContractAvx2, kContractAvx512;
+extern const RowTable kQuantizePortable, kQuantizeAvx2, kQuantizeAvx512;
+// All others: those that gain nothing from an instruction set, and those that have a row for each.
+extern const RowTable kOpsPlain, kOpsPortable, kOpsAvx2, kOpsAvx512;
 
 }  // namespace ridge::cpu

@@ -217,6 +217,7 @@ Memory read_memory(const std::string &root) {
         m.free = std::min(m.free, most > held ? most - held : 0);
     });
     m.free = std::min(m.free, m.total);
+    m.present = number_in_line(read_file(root + "/proc/self/status").value_or(""), "RssAnon").value_or(0) * 1024;
     return m;
 }
 

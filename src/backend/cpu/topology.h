@@ -27,6 +27,7 @@ struct Topology {
 
 struct Memory {
     uint64_t total = 0, free = 0;  // bytes; the machine's or the cgroup's, whichever is less
+    uint64_t present = 0;          // bytes of this process that lie in memory, files not counted
 };
 
 std::vector<int> affinity_mask();
