@@ -8,7 +8,12 @@ need "${build_packages[@]}"
 say "building"
 build release -DRIDGE_TESTS=OFF -- ridge >&2
 args=("$@")
-case " $* " in *" -m "* | *" --model"*) ;; *) args=(-m "$(fetch_model smollm2)" "$@") ;; esac
+named=0
+for word in "$@"; do case $word in -m* | --model | --model=* | *.gguf) named=1 ;; esac; done
+if [ $named = 0 ]; then
+    model=$(fetch_model smollm2)
+    args=(-m "$model" "$@")
+fi
 if [ $# -eq 0 ] && ! { [ -t 0 ] && [ -t 1 ]; }; then
     say "no terminal to chat on, so one question"
     args+=(-p "What is a roofline plot? Answer in two sentences.")

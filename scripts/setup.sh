@@ -17,7 +17,10 @@ need() {
     [ ${#missing[@]} -eq 0 ] && return
     say "installing ${missing[*]}"
     local as_root=()
-    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || { say "that needs root: run as root, or install sudo"; return 1; }
+        as_root=(sudo)
+    fi
     "${as_root[@]}" apt-get update -qq
     DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
@@ -26,7 +29,9 @@ build_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohman
                 python3 python3-pip ca-certificates)
 
 # fetch_model NAME: a small real model into the cache; prints its path.
-fetch_model() { python3 "$root/scripts/fetch_model.py" "$1"; }
+fetch_model() {
+    python3 "$root/scripts/fetch_model.py" "$1" || { say "no model could be fetched; name one with -m FILE"; return 1; }
+}
 
 # build PRESET [CMAKE FLAG...] [-- TARGET...]
 build() {

@@ -62,7 +62,10 @@ class Chat {
                                       terminal_callbacks(true));
         write_out("\n");
         InterruptGuard::clear();
-        messages_.push_back({"assistant", g.text});
+        if (g.finish == Finish::cancelled && g.tokens.empty())
+            messages_.pop_back();  // stopped before the first word: as if it had not been asked
+        else
+            messages_.push_back({"assistant", g.text});
         if (stats_ && !run_.flags.quiet) print_rates(run_, g);
     }
 

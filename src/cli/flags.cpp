@@ -1,5 +1,7 @@
 #include "cli/flags.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <limits>
 #include <random>
@@ -8,18 +10,30 @@
 
 namespace ridge {
 
+CLI::Validator positive_number() {
+    return CLI::Validator(
+        [](std::string &text) {
+            uint32_t n = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+            const bool ok = error == std::errc{} && end == text.data() + text.size() && n > 0;
+            return ok ? std::string() : fmt::format("'{}' is no whole number from 1 to {}", text, UINT32_MAX);
+        },
+        "");
+}
+
 std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd) {
     auto f = std::make_shared<ModelFlags>();
-    cmd.add_option("-m,--model", f->model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
+    cmd.add_option("-m,--model,model", f->model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
     cmd.add_option("-t,--threads", f->open.threads, "CPU threads (default: what affinity and cgroup grant)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     cmd.add_option("-c,--context", f->session.context, "Positions of context (default: the model's, at most 8192)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     cmd.add_option("-b,--batch", f->session.batch, "Most tokens in one step")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     cmd.add_option("--kv", f->kv, "Type of the KV state")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
-    cmd.add_option("--lever", f->levers, "Switch levers: -NAME off, +NAME on, none, all, default; see `ridge levers`")
+    cmd.add_option("--lever", f->levers,
+                   "Switch levers: -NAME off, +NAME on, none, all, default; see `ridge levers`. May be given again")
         ->allow_extra_args(false)
         ->type_name("LIST");
     cmd.add_option("--pre", f->open.pre_tokenizer, "Pre-tokenizer, where the file names none or a wrong one")
@@ -49,7 +63,7 @@ std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd) {
     add("--presence-penalty", o.presence_penalty, "Subtract from the logits of tokens seen before");
     add("--frequency-penalty", o.frequency_penalty, "Subtract from them once per occurrence");
     add("--penalty-window", o.penalty_window, "How many of the last tokens count as seen; 0: all");
-    cmd.add_option("--logit-bias", f->logit_bias, "Add BIAS to the logit of token ID; -inf bans it")
+    cmd.add_option("--logit-bias", f->logit_bias, "Add BIAS to the logit of token ID; -inf bans it. May be given again")
         ->group(group)
         ->type_name("ID=BIAS")
         ->allow_extra_args(false);

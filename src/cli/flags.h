@@ -32,6 +32,9 @@ struct SamplerFlags {
 };
 std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd);
 
+// A whole number that fits 32 bits and is not 0.
+CLI::Validator positive_number();
+
 // Every subcommand: each adds itself to `app`.
 void add_run(CLI::App &app);
 void add_inspect(CLI::App &app);

@@ -43,6 +43,8 @@ void resolve(Options &o) {
     if (!o.gate.op.empty() && !is_op(o.gate.op))
         fail(ErrorKind::usage, "--op {}: there is no such gate; there are {}", o.gate.op, known_ops());
     if (o.format.empty()) return;
+    if (o.gate.op == "model")
+        fail(ErrorKind::usage, "--op model has models of several formats; --row selects among them");
     const FormatInfo *f = find_format(std::string_view(o.format));
     if (!f) {
         std::string names;

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <clocale>
 #include <csignal>
@@ -22,15 +23,28 @@ struct LineEditor::Impl {
     History *history = nullptr;
     std::string prompt;
     bool continuing = false;
+    struct sigaction before_resume {
+    }, before_resize{};
 };
 
 namespace {
 
+std::atomic<bool> g_resumed{false}, g_resized{false};
+extern "C" void on_resume(int) { g_resumed = true; }
+extern "C" void on_resize(int) { g_resized = true; }
+
 // Reads one character. SIGINT is blocked but for the wait itself, so a Ctrl-C at any moment is either seen before the
 // wait or ends it: none is lost, and none is taken for a later line's.
-int read_character(EditLine *, wchar_t *out) {
+int read_character(EditLine *edit, wchar_t *out) {
     std::mbstate_t state{};
     while (true) {
+        // Back from Ctrl-Z the terminal has the shell's settings; in a window of another size lines wrap elsewhere.
+        if (g_resumed.exchange(false)) {
+            el_set(edit, EL_PREP_TERM, 0);
+            el_set(edit, EL_PREP_TERM, 1);
+            el_set(edit, EL_REFRESH);
+        }
+        if (g_resized.exchange(false)) el_resize(edit);
         sigset_t without_sigint;
         pthread_sigmask(SIG_SETMASK, nullptr, &without_sigint);
         sigdelset(&without_sigint, SIGINT);
@@ -78,6 +92,11 @@ void want_utf8() {
 LineEditor::LineEditor(const std::string &prompt) : impl_(std::make_unique<Impl>()) {
     want_utf8();
     impl_->prompt = prompt;
+    struct sigaction action {};
+    action.sa_handler = on_resume;
+    sigaction(SIGCONT, &action, &impl_->before_resume);
+    action.sa_handler = on_resize;
+    sigaction(SIGWINCH, &action, &impl_->before_resize);
     impl_->edit = el_init("ridge", stdin, stdout, stderr);
     impl_->history = history_init();
     HistEvent event;
@@ -98,6 +117,8 @@ LineEditor::LineEditor(const std::string &prompt) : impl_(std::make_unique<Impl>
 }
 
 LineEditor::~LineEditor() {
+    sigaction(SIGCONT, &impl_->before_resume, nullptr);
+    sigaction(SIGWINCH, &impl_->before_resize, nullptr);
     el_end(impl_->edit);
     history_end(impl_->history);
 }

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
+
+#include <unistd.h>
 
 #include "cli/flags.h"
 #include "cli/terminal.h"
@@ -48,6 +51,13 @@ int run(int argc, char **argv) {
     return 0;
 }
 
+// A page of a mapped file that cannot be read: it was cut short, or its disk failed.
+extern "C" void on_bus_error(int) {
+    constexpr char kText[] = "ridge: a model file became shorter or unreadable while it was in use\n";
+    if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) _exit(70);
+    _exit(static_cast<int>(ridge::ErrorKind::file));
+}
+
 // What was printed must have arrived: a full disk is an error, a reader that left (`| head`) is not.
 int checked_output(int code) {
     const int error = ridge::output_error();
@@ -61,11 +71,16 @@ int checked_output(int code) {
 int main(int argc, char **argv) {
     // A closed pipe ends a write with an error, not the program with a signal.
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGBUS, on_bus_error);
     try {
         return checked_output(run(argc, argv));
     } catch (const ridge::Error &e) {
         std::fprintf(stderr, "ridge: %s\n", e.what());
         return e.exit_code();
+    } catch (const std::system_error &e) {  // fmt::print, where the output cannot be written
+        if (e.code().value() == EPIPE) return 0;
+        std::fprintf(stderr, "ridge: the output could not be written: %s\n", std::strerror(e.code().value()));
+        return static_cast<int>(ridge::ErrorKind::file);
     } catch (const std::bad_alloc &) {
         std::fprintf(stderr, "ridge: out of memory\n");
         return static_cast<int>(ridge::ErrorKind::limit);

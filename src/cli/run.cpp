@@ -3,13 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "cli/terminal.h"
 #include "core/error.h"
@@ -19,21 +17,20 @@ namespace {
 
 constexpr int kInterrupted = 130;  // as a shell reports a program ended by SIGINT
 
-std::string read_all(std::istream &in, const std::string &what) {
-    std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (in.bad()) fail(ErrorKind::file, "cannot read {}", what);
-    return text;
-}
-
 // The prompt from -p, --file or a pipe; empty optional: chat.
 std::optional<std::string> find_prompt(const RunFlags &f) {
-    if (f.has_prompt) return f.prompt == "-" ? read_all(std::cin, "the standard input") : f.prompt;
+    if (f.has_prompt) return f.prompt == "-" ? read_all(stdin, "the standard input") : f.prompt;
     if (!f.prompt_file.empty()) {
-        std::ifstream in(f.prompt_file, std::ios::binary);
-        if (!in) fail(ErrorKind::file, "cannot open the prompt file {}", f.prompt_file);
-        return read_all(in, f.prompt_file);
+        const std::unique_ptr<std::FILE, int (*)(std::FILE *)> in(std::fopen(f.prompt_file.c_str(), "rb"), std::fclose);
+        if (!in) fail(ErrorKind::file, "cannot open the prompt file {}: {}", f.prompt_file, std::strerror(errno));
+        return read_all(in.get(), f.prompt_file);
     }
-    if (!stdin_is_terminal()) return read_all(std::cin, "the standard input");
+    if (!stdin_is_terminal()) {
+        std::string text = read_all(stdin, "the standard input");
+        if (text.empty())
+            fail(ErrorKind::usage, "the standard input is empty; give a prompt with -p, --file or a pipe");
+        return text;
+    }
     if (!stdout_is_terminal())
         fail(ErrorKind::usage, "a chat needs a terminal, but the output goes elsewhere; give the prompt with -p");
     return std::nullopt;
@@ -152,7 +149,7 @@ void print_rates(const Run &run, const Generation &g) {
     if (g.finish == Finish::context)
         text += fmt::format("; ended by the context of {} positions (--context)", run.session->context());
     if (g.finish == Finish::cancelled) text += "; stopped";
-    fmt::print(stderr, "[{}; levers {}]\n", text, run.session->engine().program().levers.to_string());
+    write_note(fmt::format("[{}; levers {}]\n", text, run.session->engine().program().levers.to_string()));
 }
 
 text::ChatTemplate chat_template(const Model &model) {
@@ -170,7 +167,7 @@ void add_run(CLI::App &app) {
     prompt->each([flags = f.get()](const std::string &) { flags->has_prompt = true; });
     cmd->add_option("--file", f->prompt_file, "Read the prompt from a file")->type_name("FILE")->excludes(prompt);
     cmd->add_option("-n,--tokens", f->generate.max_tokens, "Most tokens to answer (default: until the model ends)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     CLI::Option *system =
         cmd->add_option("--system", f->system, "System prompt (default: the template's own)")->type_name("TEXT");
     system->each([flags = f.get()](const std::string &) { flags->has_system = true; });

@@ -66,8 +66,9 @@ void print_list() {
 void print_plan(const SynthPlan &plan) {
     // One line for all tensors that miss their format in the same way would hide which; the notes are few or alike.
     constexpr size_t kShown = 6;
-    for (size_t i = 0; i < std::min(plan.notes.size(), kShown); i++) fmt::print(stderr, "note: {}\n", plan.notes[i]);
-    if (plan.notes.size() > kShown) fmt::print(stderr, "note: and {} tensors more\n", plan.notes.size() - kShown);
+    for (size_t i = 0; i < std::min(plan.notes.size(), kShown); i++)
+        write_note(fmt::format("note: {}\n", plan.notes[i]));
+    if (plan.notes.size() > kShown) write_note(fmt::format("note: and {} tensors more\n", plan.notes.size() - kShown));
 
     std::map<std::string_view, std::pair<uint64_t, uint64_t>> by_format;  // tensors, bytes
     uint64_t all_bytes = 0, all_elements = 0;
@@ -93,7 +94,7 @@ void synth(Options &o) {
     const InterruptGuard guard;
     SynthPlan plan;
     {
-        Progress progress("writing", "MB", 1e-6);
+        Progress progress("writing", "MB", 1e6);
         o.synth.progress = [&](uint64_t done, uint64_t total) {
             if (InterruptGuard::raised()) throw CLI::RuntimeError(130);  // the writer leaves nothing behind
             progress.show(done, total);

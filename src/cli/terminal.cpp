@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <utility>
+
+#include "core/error.h"
 
 namespace ridge {
 namespace {
@@ -106,6 +109,17 @@ bool write_out(std::string_view text) {
     if (g_output_error == 0) g_output_error = errno;
     return false;
 }
+
+std::string read_all(std::FILE *in, std::string_view what) {
+    std::string text;
+    char block[65536];
+    size_t n;
+    while ((n = std::fread(block, 1, sizeof block, in)) > 0) text.append(block, n);
+    if (std::ferror(in) != 0) fail(ErrorKind::file, "cannot read {}: {}", what, std::strerror(errno));
+    return text;
+}
+
+void write_note(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 int output_error() {
     if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,12 @@ std::string printable(std::string_view utf8);
 // Writes to stdout and flushes; on a terminal through `printable`. False where that failed (nobody reads any more, the
 // disk is full): output_error() then says why.
 bool write_out(std::string_view text);
+
+// What is left of `in`. Throws Error{file} naming `what` where reading fails.
+std::string read_all(std::FILE *in, std::string_view what);
+
+// For figures and notes beside the result: that nobody can see them is no error.
+void write_note(std::string_view text);
 
 // Flushes stdout. The errno of the first failed write to it, 0 where everything arrived.
 int output_error();

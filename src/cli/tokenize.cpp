@@ -3,13 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/terminal.h"
 #include "core/error.h"
 #include "gguf/gguf.h"
 #include "gguf/printable.h"
@@ -30,8 +29,6 @@ struct Options {
     bool ids_only = false;
     bool json = false;
 };
-
-std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
 // A token's bytes may be part of a character: for JSON, which holds only characters, that part becomes U+FFFD.
 std::string as_characters(std::string_view bytes) {
@@ -59,8 +56,8 @@ void print_tokens(const text::Tokenizer &tokenizer, const std::vector<int32_t> &
         fmt::print("{} token{}\n", ids.size(), ids.size() == 1 ? "" : "s");
     }
     if (without_token > 0) {
-        fmt::print(stderr, "ridge: left out {} byte{} that the vocabulary has no token for\n", without_token,
-                   without_token == 1 ? "" : "s");
+        write_note(fmt::format("ridge: left out {} byte{} that the vocabulary has no token for\n", without_token,
+                               without_token == 1 ? "" : "s"));
     }
 }
 
@@ -85,7 +82,7 @@ void tokenize(const Options &options, bool decodes, bool has_text) {
         print_text(*tokenizer, options);
         return;
     }
-    const std::string input = options.text == "-" ? read_stdin() : options.text;
+    const std::string input = options.text == "-" ? read_all(stdin, "the standard input") : options.text;
     size_t without_token = 0;
     const std::vector<int32_t> ids =
         tokenizer->encode(input, {.add_special = true, .parse_special = options.special}, &without_token);

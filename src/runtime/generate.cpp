@@ -31,9 +31,7 @@ std::string_view name(Finish f) {
     return "?";
 }
 
-double Generation::prompt_rate() const {
-    return prompt_seconds > 0 ? (prompt_tokens - cached_tokens) / prompt_seconds : 0;
-}
+double Generation::prompt_rate() const { return prompt_seconds > 0 ? evaluated_tokens / prompt_seconds : 0; }
 
 // The first token's time belongs to the prompt, so the rate counts the others.
 double Generation::answer_rate() const {
@@ -64,6 +62,7 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
     const std::span<const int32_t> fresh = prompt.subspan(g.cached_tokens);
     const bool complete = session.evaluate(fresh, Want::last, callbacks.prompt);
     g.prompt_seconds = seconds_since(start);
+    g.evaluated_tokens = session.position() - g.cached_tokens;
     if (!complete) {
         g.finish = Finish::cancelled;
         return g;

@@ -32,11 +32,12 @@ struct Generation {
     std::string text;             // what was emitted
     std::vector<int32_t> tokens;  // what was drawn, without the end token
     Finish finish = Finish::end;
-    uint32_t prompt_tokens = 0;  // of the whole prompt
-    uint32_t cached_tokens = 0;  // of them, already in the session
-    double prompt_seconds = 0;   // evaluating the others, up to the first token's logits
-    double answer_seconds = 0;   // all tokens after the first
-    double prompt_rate() const;  // tokens per second; 0 where nothing was evaluated
+    uint32_t prompt_tokens = 0;     // of the whole prompt
+    uint32_t cached_tokens = 0;     // of them, already in the session
+    uint32_t evaluated_tokens = 0;  // the others; fewer where that was cancelled
+    double prompt_seconds = 0;      // evaluating them, up to the first token's logits
+    double answer_seconds = 0;      // all tokens after the first
+    double prompt_rate() const;     // tokens per second; 0 where nothing was evaluated
     double answer_rate() const;
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/model.h"
 
+#include "core/error.h"
+#include "gguf/printable.h"
 #include "text/vocabulary.h"
 
 namespace ridge {
@@ -8,6 +10,13 @@ std::unique_ptr<Model> Model::open(const std::filesystem::path &path, const Open
     std::unique_ptr<Model> m(new Model(gguf::File::open(path)));
     m->hparams_ = read_hparams(m->file_);
     m->program_ = build_program(m->file_, {.kv_type = options.kv_type});
+    // A tensor that nothing reads is a part of the model that would silently be left out.
+    if (const auto unused = unused_tensors(m->file_, m->program_); !unused.empty())
+        fail(ErrorKind::unsupported,
+             "{}: {} of the file's tensors have no part in the forward pass of '{}', {} first; the architecture is "
+             "wrong or "
+             "a variant that is not supported",
+             path.string(), unused.size(), m->hparams_.architecture, gguf::printable(unused.front()));
     if (options.tokenizer)
         m->tokenizer_ = text::Tokenizer::from(text::vocabulary_from_gguf(m->file_, options.pre_tokenizer));
     m->devices_.push_back(make_cpu_backend({.threads = options.threads}));

@@ -189,11 +189,22 @@ TEST(Run, ThePromptComesFromAFlagAFileOrAPipe) {
     EXPECT_FALSE(tokens_of(ridge(with({"-p", "--help"}))).empty());
 }
 
-TEST(Run, AnEmptyPromptIsAskedAsItIs) {
-    const Result flag = ridge(run_tiny({"-p", "", "-n", "4", "--ignore-end", "--temp", "0", "--json"}));
-    const Result pipe = ridge(run_tiny({"-n", "4", "--ignore-end", "--temp", "0", "--json"}));
-    EXPECT_EQ(tokens_of(flag).size(), 4U);
-    EXPECT_EQ(tokens_of(flag), tokens_of(pipe));
+TEST(Run, AnEmptyPromptIsAskedWhereItIsMeant) {
+    EXPECT_EQ(tokens_of(ridge(run_tiny({"-p", "", "-n", "4", "--ignore-end", "--temp", "0", "--json"}))).size(), 4U);
+    const Result pipe = ridge(run_tiny({"-n", "4"}));  // nobody meant anything: a cron job, a script
+    EXPECT_EQ(pipe.code, 2);
+    expect_words(pipe.err, {"the standard input is empty", "-p"});
+}
+
+TEST(Run, AFolderIsNoPrompt) {
+    const Result r = ridge(run_tiny({"--file", "/tmp"}));
+    EXPECT_EQ(r.code, 3);
+    expect_words(r.err, {"cannot read /tmp", "directory"});
+}
+
+TEST(Run, ALostNoteIsNoError) {
+    const Result r = ridge(run_tiny({"-p", "x", "-n", "3"}), {.stderr_path = "/dev/full"});
+    EXPECT_EQ(r.code, 0);
 }
 
 TEST(Run, APipeThatIsNoTextIsStillAPrompt) {

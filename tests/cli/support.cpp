@@ -61,7 +61,8 @@ Result ridge(const std::vector<std::string> &args, const RunOptions &o) {
         ::signal(SIGPIPE, SIG_DFL);
         for (const auto &[key, value] : o.env) setenv(key.c_str(), value.c_str(), 1);
         const int to = o.stdout_path.empty() ? out.write : open(o.stdout_path.c_str(), O_WRONLY);
-        dup2(in.read, 0), dup2(to, 1), dup2(err.write, 2);
+        const int notes = o.stderr_path.empty() ? err.write : open(o.stderr_path.c_str(), O_WRONLY);
+        dup2(in.read, 0), dup2(to, 1), dup2(notes, 2);
         execv(RIDGE_BINARY, argv.data());
         _exit(127);
     }

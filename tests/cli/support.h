@@ -26,9 +26,10 @@ struct RunOptions {
     std::string input;                                     // through a pipe
     std::vector<std::pair<std::string, std::string>> env;  // added to this program's
     std::string stdout_path;                               // instead of a pipe: "/dev/full"
-    bool close_stdout_after_first_byte = false;            // like `| head -c 1`
-    int signal = 0;                                        // sent once
-    size_t signal_after_bytes = 1;                         // of the output
+    std::string stderr_path;
+    bool close_stdout_after_first_byte = false;  // like `| head -c 1`
+    int signal = 0;                              // sent once
+    size_t signal_after_bytes = 1;               // of the output
     Seconds timeout{60};
 };
 
