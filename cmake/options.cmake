@@ -12,6 +12,8 @@ if(RIDGE_SANITIZE)
   target_link_options(ridge_options INTERFACE -fsanitize=${RIDGE_SANITIZE})
 endif()
 
+# -O2 in every configuration: what is not inlined there becomes a weak symbol compiled for that instruction set, which the
+# linker may pick for code that runs everywhere.
 # A file named *_<isa>.cpp below src/backend/cpu is compiled for that instruction set and chosen at run time.
 function(ridge_isa_flags)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -24,11 +26,11 @@ function(ridge_isa_flags)
   endif()
   foreach(source IN LISTS RIDGE_SOURCES)
     if(source MATCHES "_avx2\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O2;-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt")
     elseif(source MATCHES "_avx512\\.cpp$")
       # GCC 12 takes the undefined pass-through operand of its own AVX-512 intrinsics for a mistake of ours (PR 105593).
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512;-Wno-maybe-uninitialized")
+        "-O2;-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512;-Wno-maybe-uninitialized")
     endif()
   endforeach()
 endfunction()

@@ -3,46 +3,45 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backend/cpu/cpu.h"
+#include "backend/backends.h"
 #include "cli/flags.h"
 
 namespace ridge {
 namespace {
 
-// A backend that a build may lack, and what would add it.
-struct Absent {
-    std::string_view name, why;
-};
-constexpr Absent kAbsent[] = {
-    {"cuda", "not part of this version"},
-    {"hip", "not part of this version"},
-    {"vulkan", "not part of this version"},
-    {"metal", "not part of this version"},
-};
+nlohmann::ordered_json describe(const BackendRow &row) {
+    if (!row.open) return {{"name", row.name}, {"absent", row.absent}};
+    const auto device = row.open({});
+    const DeviceInfo i = device->info();
+    size_t runnable = 0;
+    for (const Kernel &k : device->kernels()) runnable += (k.needs & ~device->features()) == 0 ? 1 : 0;
+    return {{"name", i.name},
+            {"description", i.description},
+            {"features", device->feature_names(device->features())},
+            {"memory_total", i.memory_total},
+            {"memory_free", i.memory_free},
+            {"rows", device->kernels().size()},
+            {"rows_runnable", runnable}};
+}
 
 void print_devices(bool json) {
-    const auto cpu = make_cpu_backend();
-    const DeviceInfo i = cpu->info();
-    uint32_t runnable = 0;
-    for (const Kernel &k : cpu->kernels()) runnable += (k.needs & ~cpu->features()) == 0 ? 1 : 0;
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const BackendRow &row : backends()) all.push_back(describe(row));
     if (json) {
-        nlohmann::json out;
-        out["devices"] = {{{"name", i.name},
-                           {"description", i.description},
-                           {"features", cpu->feature_names(cpu->features())},
-                           {"memory_total", i.memory_total},
-                           {"memory_free", i.memory_free},
-                           {"rows", cpu->kernels().size()},
-                           {"rows_runnable", runnable}}};
-        for (const Absent &a : kAbsent) out["absent"].push_back({{"name", a.name}, {"why", a.why}});
-        fmt::print("{}\n", out.dump(2));
+        fmt::print("{}\n", all.dump(2));
         return;
     }
-    fmt::print("{:8} {}\n", i.name, i.description);
-    fmt::print("{:8} memory {:.1f} GiB, {:.1f} GiB free; {} of {} kernel rows can run here\n", "",
-               static_cast<double>(i.memory_total) / (1 << 30), static_cast<double>(i.memory_free) / (1 << 30),
-               runnable, cpu->kernels().size());
-    for (const Absent &a : kAbsent) fmt::print("{:8} absent: {}\n", a.name, a.why);
+    for (const auto &d : all) {
+        const auto name = d.at("name").get<std::string>();
+        if (d.contains("absent")) {
+            fmt::print("{:8} absent: {}\n", name, d.at("absent").get<std::string>());
+            continue;
+        }
+        const auto gib = [&](const char *key) { return d.at(key).get<double>() / (1 << 30); };
+        fmt::print("{:8} {}\n{:8} memory {:.1f} GiB, {:.1f} GiB free; {} of {} kernel rows can run here\n", name,
+                   d.at("description").get<std::string>(), "", gib("memory_total"), gib("memory_free"),
+                   d.at("rows_runnable").get<size_t>(), d.at("rows").get<size_t>());
+    }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "backend/cpu/cpu.h"
+#include "backend/backends.h"
 #include "cli/flags.h"
 #include "core/error.h"
 #include "measure/gate.h"
@@ -54,13 +54,6 @@ void resolve(Options &o) {
     o.gate.format = f->id;
 }
 
-std::unique_ptr<Backend> open_device(const Options &o) {
-    if (o.device != "cpu") fail(ErrorKind::usage, "--device {}: there is no such device; there is cpu", o.device);
-    CpuOptions cpu;
-    cpu.threads = o.threads;
-    return make_cpu_backend(cpu);
-}
-
 Json as_json(const GateReport &report) {
     auto json_of = [](const GateRow &r) {
         Json row{{"name", r.name}};
@@ -99,7 +92,7 @@ void list_rows(const Backend &device, const GateOptions &only) {
 
 void run(Options &o) {
     resolve(o);
-    const std::unique_ptr<Backend> device = open_device(o);
+    const std::unique_ptr<Backend> device = open_backend(o.device, {.threads = o.threads});
     if (o.list) return list_rows(*device, o.gate);
     GateReport report = gate_formats(o.gate);
     report.append(gate_rows(*device, o.gate));

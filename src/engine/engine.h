@@ -14,8 +14,8 @@
 
 namespace ridge {
 
-// Weights on devices, shared by all programs over the same file: loading the same bytes to the same device in the same
-// layout twice gives the same buffer.
+// Weights on devices, for one thread at a time, shared by all programs over the same file: loading the same bytes to
+// the same device in the same layout twice gives the same buffer.
 class WeightStore {
   public:
     Buffer get(Backend &device, const Weight &w, Layout layout);
@@ -69,7 +69,7 @@ class Engine {
     std::vector<std::byte> read_state(StateId s) const;
     void write_value(ValueId v, std::span<const std::byte> bytes);
     void write_state(StateId s, std::span<const std::byte> bytes);
-    // For gates: runs the nodes with the given row instead of the planned one.
+    // For gates: runs the node with the given row instead of the planned one.
     void run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step);
 
   private:

@@ -13,30 +13,12 @@
 #include "engine/step.h"
 #include "format/format.h"
 #include "op/op.h"
+#include "op/order.h"
 
 namespace ridge {
 
 struct Program;
 struct LaunchView;
-
-// Reduction order: rows with the same id give the same bits for the same problem, whatever the number of tokens,
-// threads, splits or lanes.
-enum class Order : uint8_t {
-    // No reduction, or one that is exact.
-    exact,
-    // Sums of f32 products over k: lane l = 0..15 adds fma(w, x) for k = l, l+16, l+32, ... ascending; then lanes l and
-    // l+8
-    // are added, then l and l+4, l+2, l+1. Missing elements count as +0.
-    f32_lanes16,
-    // int8 dots: for blocks of 32 of k ascending, for the groups in the block ascending (one of 32, or two of 16):
-    // acc = fma(w_scale * x_scale, float(integer dot), acc), then, where the format has a bias,
-    // acc = fma(w_bias * x_scale, float(integer sum), acc). One f32 accumulator that starts at +0.
-    int8_sequential,
-    // Softmax over the KV: blocks of 64 positions ascending; inside a block lanes as in f32_lanes16 for q.k; running
-    // maximum,
-    // sum and output rescaled once per block.
-    softmax_blocks64,
-};
 
 // How a weight lies in memory.
 enum class Layout : uint8_t {

@@ -203,15 +203,17 @@ std::string explain(const Program &p, const Plan &plan, std::span<Backend *const
         repeats = 0;
     };
     std::set<std::string> told;
+    std::vector<std::string> names;  // of the devices
+    for (const Backend *d : devices) names.push_back(d->info().name);
     for (const Choice &c : plan.choices) {
         const Node &n = p.nodes[c.node];
-        const std::string device = devices[static_cast<size_t>(n.device)]->info().name;
+        const std::string &device = names[static_cast<size_t>(n.device)];
         if (!c.chosen) {
             flush();
             text += fmt::format("{:4}  {:8} copy ({})\n", c.node, device, describe(p, n));
             continue;
         }
-        const Cost cost = ridge::cost(p, n.op, {plan.tokens, 1, 0, -1});
+        const Cost cost = ridge::cost(p, n.op, {.tokens = plan.tokens, .outputs = 1});
         const Operands operands(p, n.op);
         std::string line =
             fmt::format("{:8} {:12} {:12} {:32} {:>9.1f} kB {:>10.2f} Mflop\n", device, op_name(c.chosen->op),
@@ -225,8 +227,9 @@ std::string explain(const Program &p, const Plan &plan, std::span<Backend *const
         text += fmt::format("{:4}  {}", c.node, line);
     }
     flush();
-    text += fmt::format("{} launches in {} segment{}; lines that repeat over layers are shown once\n",
-                        plan.choices.size(), plan.segments.size(), plan.segments.size() == 1 ? "" : "s");
+    text += fmt::format(
+        "{} launches in {} segment{}; lines that repeat over layers are shown once; bytes without the KV read\n",
+        plan.choices.size(), plan.segments.size(), plan.segments.size() == 1 ? "" : "s");
     return text;
 }
 

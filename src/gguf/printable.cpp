@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "core/utf8.h"
+
 namespace ridge::gguf {
 namespace {
 
@@ -13,21 +15,14 @@ struct CodePoint {
     size_t bytes = 0;  // 0: not UTF-8
 };
 
-// Strict: no overlong forms, no surrogates, nothing above U+10FFFF. Precondition: text is not empty.
+// Precondition: text is not empty.
 CodePoint decode(std::string_view text) {
-    auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const uint32_t lead = byte(0);
-    if (lead < 0x80) return {lead, 1};
-    const size_t n = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (lead < 0xC2 || lead > 0xF4 || text.size() < n) return {};
-    uint32_t value = lead & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((byte(i) & 0xC0) != 0x80) return {};
-        value = value << 6 | (byte(i) & 0x3Fu);
-    }
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (value < kSmallest[n] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return {};
-    return {value, n};
+    const Utf8Step step = utf8_step(text);
+    if (step.kind != Utf8::valid) return {};
+    const auto lead = static_cast<unsigned char>(text[0]);
+    uint32_t value = step.length == 1 ? lead : lead & (0x7Fu >> step.length);
+    for (size_t i = 1; i < step.length; i++) value = value << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+    return {value, step.length};
 }
 
 bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
@@ -41,14 +36,7 @@ bool is_invisible(uint32_t c) {
 
 }  // namespace
 
-bool valid_utf8(std::string_view text) {
-    while (!text.empty()) {
-        const CodePoint c = decode(text);
-        if (c.bytes == 0) return false;
-        text.remove_prefix(c.bytes);
-    }
-    return true;
-}
+bool valid_utf8(std::string_view text) { return utf8_valid_prefix(text) == text.size(); }
 
 std::string printable(std::string_view text, size_t limit) {
     std::string out;

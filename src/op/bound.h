@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "engine/kernel.h"
+#include "op/order.h"
 
 namespace ridge::bound {
 

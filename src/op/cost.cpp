@@ -46,8 +46,7 @@ class Estimate {
     void operator()(const KvWrite &o) { kv_write(o.k_state, o.v_state); }
     void operator()(const Attention &o) {
         // Grouped heads share a read of their KV; every head computes over it.
-        c_.read_bytes += step_.kv_positions / step_.tokens * per_position(o.k_state) +
-                         step_.kv_positions / step_.tokens * per_position(o.v_state);
+        c_.read_bytes += step_.kv_rows * (per_position(o.k_state) + per_position(o.v_state));
         c_.flops += 4.0 * o.heads * o.head_dim * step_.kv_positions;
     }
     void operator()(const SiluMul &o) { c_.flops += 4 * elements(o.out); }

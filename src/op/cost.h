@@ -19,7 +19,8 @@ struct Cost {
 struct StepCount {
     uint32_t tokens = 1;
     uint32_t outputs = 1;
-    double kv_positions = 0;   // sum over the tokens of the positions each attends to
+    double kv_positions = 0;   // sum over the tokens of the positions each attends to: what is computed
+    double kv_rows = 0;        // sum over the sequences of the positions anyone attends to: what must be read
     double expert_share = -1;  // share of a layer's experts that get a token, from counters; < 0: the expectation for
                                // independent uniform routing, 1 - (1 - slots/experts)^tokens
 };

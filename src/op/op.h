@@ -45,10 +45,10 @@ struct RmsNorm {
     }
 };
 
-// f32 -> q8, per block of 32: scale = max|x| / 127, code = round-half-even(x / scale) held to -127 .. 127, sums[h] = the
-// sum of the codes of half h. Both divisions are IEEE 754's, so every row gives the same bits. Where the scale rounds to
-// 0 (a block of zeros, or max|x| <= 63 * 2^-149), scale and codes are 0. A block that holds an infinity or a NaN has
-// scale NaN, codes 0 and sums 0, so that whatever it takes part in becomes NaN.
+// f32 -> q8, per block of 32: scale = max|x| / 127, code = round-half-even(x / scale) held to -127 .. 127, sums[h] =
+// the sum of the codes of half h. Both divisions are IEEE 754's, so every row gives the same bits. Where the scale
+// rounds to 0 (a block of zeros, or max|x| <= 63 * 2^-149), scale and codes are 0. A block that holds an infinity or a
+// NaN has scale NaN, codes 0 and sums 0, so that whatever it takes part in becomes NaN.
 struct Quantize {
     static constexpr std::string_view kName = "quantize";
     ValueId x = kNone;    // (m, k) f32

@@ -1,5 +1,6 @@
 #include "runtime/model.h"
 
+#include "backend/backends.h"
 #include "core/error.h"
 #include "gguf/printable.h"
 #include "text/vocabulary.h"
@@ -19,7 +20,7 @@ std::unique_ptr<Model> Model::open(const std::filesystem::path &path, const Open
              path.string(), unused.size(), m->hparams_.architecture, gguf::printable(unused.front()));
     if (options.tokenizer)
         m->tokenizer_ = text::Tokenizer::from(text::vocabulary_from_gguf(m->file_, options.pre_tokenizer));
-    m->devices_.push_back(make_cpu_backend({.threads = options.threads}));
+    m->devices_.push_back(open_backend("cpu", {.threads = options.threads}));
     return m;
 }
 

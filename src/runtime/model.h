@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/cpu.h"
 #include "engine/engine.h"
 #include "gguf/gguf.h"
 #include "model/model.h"

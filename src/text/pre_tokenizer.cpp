@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace ridge::text {
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "text/reference.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace ridge::text {
 namespace {

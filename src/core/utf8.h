@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace ridge::text {
+namespace ridge {
 
 enum class Utf8 {
     valid,       // one whole character
@@ -32,4 +32,4 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+
 // Appends `code` (a Unicode scalar value) to `out`.
 void append_utf8(std::string &out, char32_t code);
 
-}  // namespace ridge::text
+}  // namespace ridge

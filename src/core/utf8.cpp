@@ -1,9 +1,9 @@
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace ridge::text {
+namespace ridge {
 
 namespace {
 
@@ -79,4 +79,4 @@ void append_utf8(std::string &out, char32_t code) {
     }
 }
 
-}  // namespace ridge::text
+}  // namespace ridge

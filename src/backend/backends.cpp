@@ -1,0 +1,35 @@
+#include "backend/backends.h"
+
+#include <string>
+
+#include "backend/cpu/cpu.h"
+#include "core/error.h"
+
+namespace ridge {
+namespace {
+
+std::unique_ptr<Backend> open_cpu(const BackendOptions &o) { return make_cpu_backend({.threads = o.threads}); }
+
+constexpr BackendRow kBackends[] = {
+    {"cpu", open_cpu, ""},
+    {"cuda", nullptr, "not part of this version"},
+    {"hip", nullptr, "not part of this version"},
+    {"vulkan", nullptr, "not part of this version"},
+    {"metal", nullptr, "not part of this version"},
+};
+
+}  // namespace
+
+std::span<const BackendRow> backends() { return kBackends; }
+
+std::unique_ptr<Backend> open_backend(std::string_view name, const BackendOptions &options) {
+    std::string known;
+    for (const BackendRow &b : kBackends) {
+        if (b.name == name && b.open) return b.open(options);
+        if (b.name == name) fail(ErrorKind::unsupported, "this build has no {} backend: {}", name, b.absent);
+        if (b.open) known += (known.empty() ? "" : ", ") + std::string(b.name);
+    }
+    fail(ErrorKind::usage, "there is no device '{}'; there is {}", name, known);
+}
+
+}  // namespace ridge
