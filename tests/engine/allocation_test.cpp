@@ -12,11 +12,15 @@ namespace {
 
 std::atomic<size_t> g_allocations{0};
 
-void *counted(size_t n, size_t align) {
+void *counted_or_null(size_t n, size_t align) noexcept {
     g_allocations++;
     n = n == 0 ? 1 : n;
-    void *p =
-        align > alignof(std::max_align_t) ? std::aligned_alloc(align, (n + align - 1) / align * align) : std::malloc(n);
+    return align > alignof(std::max_align_t) ? std::aligned_alloc(align, (n + align - 1) / align * align)
+                                             : std::malloc(n);
+}
+
+void *counted(size_t n, size_t align) {
+    void *p = counted_or_null(n, align);
     if (p == nullptr) throw std::bad_alloc();
     return p;
 }
@@ -28,6 +32,14 @@ void *operator new(size_t n) { return counted(n, 0); }
 void *operator new[](size_t n) { return counted(n, 0); }
 void *operator new(size_t n, std::align_val_t a) { return counted(n, static_cast<size_t>(a)); }
 void *operator new[](size_t n, std::align_val_t a) { return counted(n, static_cast<size_t>(a)); }
+void *operator new(size_t n, const std::nothrow_t &) noexcept { return counted_or_null(n, 0); }
+void *operator new[](size_t n, const std::nothrow_t &) noexcept { return counted_or_null(n, 0); }
+void *operator new(size_t n, std::align_val_t a, const std::nothrow_t &) noexcept {
+    return counted_or_null(n, static_cast<size_t>(a));
+}
+void *operator new[](size_t n, std::align_val_t a, const std::nothrow_t &) noexcept {
+    return counted_or_null(n, static_cast<size_t>(a));
+}
 void operator delete(void *p) noexcept { std::free(p); }
 void operator delete[](void *p) noexcept { std::free(p); }
 void operator delete(void *p, size_t) noexcept { std::free(p); }

@@ -271,7 +271,7 @@ TEST_F(Generate, TextComesInWholeCharacters) {
 
 TEST_F(Generate, RatesAreOfWhatWasDone) {
     Generation g;
-    g.prompt_tokens = 30, g.cached_tokens = 10, g.prompt_seconds = 2, g.answer_seconds = 4;
+    g.prompt_tokens = 40, g.cached_tokens = 10, g.evaluated_tokens = 20, g.prompt_seconds = 2, g.answer_seconds = 4;
     g.tokens = {1, 2, 3, 4, 5};
     EXPECT_EQ(g.prompt_rate(), 10);
     EXPECT_EQ(g.answer_rate(), 1);  // the first token's time belongs to the prompt
