@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "runtime/model.h"
 #include "runtime/tiny_model.h"
+#include "support/errors.h"
 #include "text/stream.h"
 
 namespace ridge::test {
@@ -47,17 +48,6 @@ class Generate : public testing::Test {
     static Model *model_;
 };
 Model *Generate::model_ = nullptr;
-
-std::string message_of(ErrorKind kind, const std::function<void()> &f) {
-    try {
-        f();
-    } catch (const Error &e) {
-        EXPECT_EQ(e.kind(), kind) << e.what();
-        return e.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {};
-}
 
 std::vector<int32_t> held(const Session &s) { return {s.tokens().begin(), s.tokens().end()}; }
 
@@ -115,19 +105,19 @@ TEST_F(Generate, FillsTheContextAndSaysSo) {
 TEST_F(Generate, APromptThatDoesNotFitIsRefusedAndChangesNothing) {
     const auto s = session(19);
     s->evaluate(std::span(prompt).first(7));
-    const std::string m = message_of(ErrorKind::limit, [&] { run(*s, endless(), prompt, {}); });
+    const std::string m = error_of(ErrorKind::limit, [&] { run(*s, endless(), prompt, {}); });
     for (const char *word : {"20 tokens", "19 positions", "--context"}) EXPECT_NE(m.find(word), std::string::npos) << m;
     EXPECT_EQ(held(*s), std::vector<int32_t>(prompt.begin(), prompt.begin() + 7));
 }
 
 TEST_F(Generate, AnEmptyPromptIsAnError) {
-    const std::string m = message_of(ErrorKind::usage, [&] { run(*session(), endless(), {}, {}); });
+    const std::string m = error_of(ErrorKind::usage, [&] { run(*session(), endless(), {}, {}); });
     EXPECT_NE(m.find("prompt is empty"), std::string::npos) << m;
 }
 
 TEST_F(Generate, AnEmptyStopStringIsAnErrorBeforeAnythingIsEvaluated) {
     const auto s = session();
-    message_of(ErrorKind::usage, [&] { run(*s, endless(), prompt, {.stop = {""}}); });
+    error_of(ErrorKind::usage, [&] { run(*s, endless(), prompt, {.stop = {""}}); });
 }
 
 TEST_F(Generate, EndTokenEndsTheAnswerAndIsNoPartOfIt) {
@@ -284,8 +274,8 @@ TEST_F(Generate, RatesAreOfWhatWasDone) {
 }
 
 TEST(ModelOpen, TellsWhatIsWrong) {
-    message_of(ErrorKind::file, [] { Model::open("/no/such/file.gguf", {}); });
-    message_of(ErrorKind::file, [] { Model::open(__FILE__, {}); });
+    error_of(ErrorKind::file, [] { Model::open("/no/such/file.gguf", {}); });
+    error_of(ErrorKind::file, [] { Model::open(__FILE__, {}); });
     const auto m = Model::open(tiny_file("tiny-qwen3moe"), {.kv_type = DType::f32, .threads = 1});
     EXPECT_EQ(m->hparams().architecture, "qwen3moe");
     EXPECT_EQ(m->devices().size(), 1U);

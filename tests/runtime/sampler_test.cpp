@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace ridge {
 namespace {
+
+using test::error_of;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -364,17 +367,6 @@ TEST(SamplerDraw, UniformNumbersAreUniform) {
     }
     // Neighbouring seeds are no shifted copies of each other.
     for (uint64_t i = 0; i < 100; i++) EXPECT_NE(uniform(7, i + 1), uniform(8, i));
-}
-
-std::string error_of(ErrorKind kind, const std::function<void()> &f) {
-    try {
-        f();
-    } catch (const Error &e) {
-        EXPECT_EQ(e.kind(), kind) << e.what();
-        return e.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {};
 }
 
 TEST(SamplerErrors, DamagedLogits) {

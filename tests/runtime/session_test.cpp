@@ -10,20 +10,10 @@
 #include "backend/cpu/cpu.h"
 #include "core/error.h"
 #include "runtime/tiny_model.h"
+#include "support/errors.h"
 
 namespace ridge::test {
 namespace {
-
-std::string error_of(ErrorKind kind, const std::function<void()> &f) {
-    try {
-        f();
-    } catch (const Error &e) {
-        EXPECT_EQ(e.kind(), kind) << e.what();
-        return e.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {};
-}
 
 void expect_words(const std::string &text, const std::vector<std::string> &words) {
     for (const std::string &w : words) EXPECT_NE(text.find(w), std::string::npos) << "no '" << w << "' in: " << text;
