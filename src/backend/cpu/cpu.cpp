@@ -65,7 +65,11 @@ uint64_t unpromised() {
 class CpuExecutable final : public Executable {
   public:
     CpuExecutable(cpu::ThreadPool &pool, const Program &program, const Bindings &bindings, std::vector<Launch> launches)
-        : pool_(pool), program_(program), bindings_(bindings), launches_(std::move(launches)), next_(launches_.size()) {
+        : pool_(pool),
+          program_(program),
+          bindings_(bindings),
+          launches_(std::move(launches)),
+          taken_(launches_.size() * pool.size()) {
         size_t bytes = 0;
         for (const Launch &l : launches_) {
             RIDGE_ASSERT(l.kernel != nullptr && l.kernel->op == program_.nodes[l.node].op.index());
@@ -81,7 +85,7 @@ class CpuExecutable final : public Executable {
 
     void run(const StepBuffer &step) override {
         const StepView view = step.view();
-        for (std::atomic<uint32_t> &n : next_) n.store(pool_.size(), std::memory_order_relaxed);
+        for (Taken &t : taken_) t.tiles.store(0, std::memory_order_relaxed);
         pool_.run([&](unsigned worker) { walk(view, worker); });
     }
 
@@ -97,10 +101,23 @@ class CpuExecutable final : public Executable {
             const uint32_t count = tile.count(view);
             if (count == 0) continue;
             if (before > 1 || (before == 1 && count > 1)) pool_.barrier();
-            // The first tile of each worker is fixed; whoever is done early takes what is left.
-            for (uint32_t t = worker; t < count; t = next_[i].fetch_add(1, std::memory_order_relaxed))
-                tile.run(view, t, scratch);
             before = count;
+            if (count == 1) {
+                if (worker == 0) tile.run(view, 0, scratch);
+                continue;
+            }
+            // Neighbouring tiles read neighbouring memory, so each worker has a stretch of them; whoever is done early
+            // takes from the stretches of the others.
+            const auto workers = static_cast<uint32_t>(pool_.size());
+            for (uint32_t k = 0; k < workers; k++) {
+                const uint32_t owner = (worker + k) % workers;
+                const auto start = [&](uint32_t w) { return static_cast<uint32_t>(uint64_t{count} * w / workers); };
+                const uint32_t first = start(owner), end = start(owner + 1);
+                std::atomic<uint32_t> &taken = taken_[i * workers + owner].tiles;
+                if (taken.load(std::memory_order_relaxed) >= end - first) continue;  // spares others a busy line
+                for (uint32_t t; (t = first + taken.fetch_add(1, std::memory_order_relaxed)) < end;)
+                    tile.run(view, t, scratch);
+            }
         }
     }
 
@@ -108,7 +125,10 @@ class CpuExecutable final : public Executable {
     const Program &program_;
     const Bindings &bindings_;
     const std::vector<Launch> launches_;
-    std::vector<std::atomic<uint32_t>> next_;     // of each launch: the first tile that nobody has
+    struct alignas(64) Taken {
+        std::atomic<uint32_t> tiles{0};
+    };
+    std::vector<Taken> taken_;  // of each launch and worker: how many tiles of its stretch somebody has
     std::vector<std::shared_ptr<void>> scratch_;  // of each worker
 };
 
