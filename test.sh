@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs all tests. Ends with ctest's summary.
-#   ./test.sh [ctest flags]     e.g. ./test.sh -R gguf
+#   ./test.sh [ctest flags]             e.g. ./test.sh -R gguf
+#   ./test.sh --sanitize [ctest flags]  the same under AddressSanitizer and UBSan, then under ThreadSanitizer (slow)
 source "$(dirname "$0")/scripts/setup.sh"
+presets=(release)
+if [ "${1:-}" = --sanitize ]; then
+    presets=(asan tsan)
+    shift
+fi
 need "${build_packages[@]}" libgtest-dev librapidcheck-dev clang-19 glslc spirv-cross
 fetch_model smollm2 >/dev/null
 fetch_model qwen2.5 >/dev/null
-say "building"
-build release -DRIDGE_TESTS=ON
-say "testing"
 export RIDGE_REQUIRE_TOOLS=1 RIDGE_REQUIRE_MODELS=1
-cd "$root/build/release"
-exec ctest --output-on-failure "$@"
+for preset in "${presets[@]}"; do
+    say "building ($preset)"
+    build "$preset" -DRIDGE_TESTS=ON
+    say "testing ($preset)"
+    (cd "$root/build/$preset" && ctest --output-on-failure "$@")
+done
