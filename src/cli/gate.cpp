@@ -46,11 +46,7 @@ void resolve(Options &o) {
     if (o.gate.op == "model")
         fail(ErrorKind::usage, "--op model has models of several formats; --row selects among them");
     const FormatInfo *f = find_format(std::string_view(o.format));
-    if (!f) {
-        std::string names;
-        for (const FormatInfo &i : all_formats()) names += fmt::format("{}{}", names.empty() ? "" : ", ", i.name);
-        fail(ErrorKind::usage, "--format {}: there is no such format; there are {}", o.format, names);
-    }
+    if (!f) fail(ErrorKind::usage, "--format {}: there is no such format; there are {}", o.format, format_names());
     o.gate.format = f->id;
 }
 

@@ -36,10 +36,8 @@ std::pair<std::string, Format> parse_override(const std::string &text) {
         fail(ErrorKind::usage, "--tensor '{}': expected PATTERN=FORMAT, as in 'ffn_down=Q6_K'", text);
     const FormatInfo *f = find_format(std::string_view(text).substr(at + 1));
     if (f) return {text.substr(0, at), f->id};
-    std::vector<std::string_view> names;
-    for (const FormatInfo &known : all_formats()) names.push_back(known.name);
     fail(ErrorKind::usage, "--tensor '{}': '{}' is not a format; there are {}", text, text.substr(at + 1),
-         fmt::join(names, ", "));
+         format_names());
 }
 
 uint64_t elements(const SynthTensor &t) {
@@ -57,10 +55,8 @@ void print_list() {
         fmt::print("{:<15}{:<11}{:>7}{:>7}{:>7}{:>7}{:>5}{:>6}{:>9}{:>9}\n", s.name, s.architecture, s.n_layers,
                    s.n_embd, s.n_experts ? s.n_ff_expert : s.n_ff, s.n_heads, s.n_kv_heads, s.head_dim, s.n_vocab,
                    s.n_experts ? fmt::format("{}/{}", s.n_experts_used, s.n_experts) : "-");
-    std::vector<std::string_view> formats;
-    for (const FormatInfo &f : all_formats()) formats.push_back(f.name);
     fmt::print("\n--quant: {}\n--quant with --pure, --tensor: {}\n", fmt::join(synthetic_mixes(), " "),
-               fmt::join(formats, " "));
+               format_names(" "));
 }
 
 void print_plan(const SynthPlan &plan) {

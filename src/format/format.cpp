@@ -1,7 +1,9 @@
 #include "format/format.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <iterator>
 
 #include "core/error.h"
 
@@ -14,14 +16,22 @@ constexpr FormatInfo kFormats[] = {
 #include "format/formats.def"
 };
 
+// Place in kFormats by the number that files carry: kernels ask for it per tile.
+constexpr size_t kNumbers = 64;  // FormatSet has as many bits
+constexpr std::array<int8_t, kNumbers> kPlace = [] {
+    std::array<int8_t, kNumbers> place{};
+    place.fill(-1);
+    for (size_t i = 0; i < std::size(kFormats); i++)
+        place[static_cast<size_t>(kFormats[i].id)] = static_cast<int8_t>(i);
+    return place;
+}();
+
 }  // namespace
 
 std::span<const FormatInfo> all_formats() { return kFormats; }
 
 const FormatInfo *find_format(uint32_t ggml_type) {
-    for (const FormatInfo &f : kFormats)
-        if (static_cast<uint32_t>(f.id) == ggml_type) return &f;
-    return nullptr;
+    return ggml_type < kNumbers && kPlace[ggml_type] >= 0 ? &kFormats[kPlace[ggml_type]] : nullptr;
 }
 
 const FormatInfo *find_format(std::string_view name) {
@@ -31,6 +41,12 @@ const FormatInfo *find_format(std::string_view name) {
     for (const FormatInfo &f : kFormats)
         if (std::equal(f.name.begin(), f.name.end(), name.begin(), name.end(), same)) return &f;
     return nullptr;
+}
+
+std::string format_names(std::string_view separator) {
+    std::string names;
+    for (const FormatInfo &f : kFormats) names.append(names.empty() ? "" : separator).append(f.name);
+    return names;
 }
 
 const FormatInfo &info(Format f) {

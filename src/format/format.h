@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace ridge {
@@ -40,6 +41,9 @@ const FormatInfo &info(Format f);
 const FormatInfo *find_format(uint32_t ggml_type);
 // Case-insensitive: "q4_k" finds Q4_K.
 const FormatInfo *find_format(std::string_view name);
+
+// "F32, F16, ...": what a message lists where a name was none of them.
+std::string format_names(std::string_view separator = ", ");
 
 // Bytes of one row of k weights. Precondition: k is a multiple of the block.
 inline size_t row_bytes(Format f, size_t k) {

@@ -46,8 +46,7 @@ constexpr Refused kRefused[] = {{4, "Q4_2", kRemoved},         {5, "Q4_3", kRemo
                                 {37, "IQ4_NL_4_8", kRepacked}, {38, "IQ4_NL_8_8", kRepacked}};
 
 std::string known_types() {
-    std::string out;
-    for (const FormatInfo &f : all_formats()) out += fmt::format("{}{}", out.empty() ? "" : " ", f.name);
+    std::string out = format_names(" ");
     for (const PlainType &p : kPlain) out += fmt::format(" {}", p.storage.name);
     return out;
 }

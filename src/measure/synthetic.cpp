@@ -148,10 +148,7 @@ Wanted parse_quant(const SynthOptions &options) {
     const FormatInfo *format = find_format(options.quant);
     if (options.pure) {
         if (format) return {nullptr, format->id};
-        std::vector<std::string_view> names;
-        for (const FormatInfo &f : all_formats()) names.push_back(f.name);
-        fail(ErrorKind::usage, "'{}' is not a format; a pure file is all one of {}", options.quant,
-             fmt::join(names, ", "));
+        fail(ErrorKind::usage, "'{}' is not a format; a pure file is all one of {}", options.quant, format_names());
     }
     std::string_view name = options.quant;  // the short names mean the same as elsewhere
     if (same_name(name, "Q3_K") || same_name(name, "Q4_K") || same_name(name, "Q5_K"))

@@ -15,12 +15,6 @@ constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 // "{k} F32" or "{k, n} in any of F32, F16, ...": a shape as GGUF tools print it, fastest dimension first.
 std::string shape_text(const std::vector<uint64_t> &shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
 
-std::string format_list() {
-    std::vector<std::string_view> names;
-    for (const FormatInfo &f : all_formats()) names.push_back(f.name);
-    return fmt::format("{}", fmt::join(names, ", "));
-}
-
 std::string path_of(const gguf::File &file) { return file.paths().front().string(); }
 
 // Throws unless `t` has exactly `shape` (trailing ones may be left out in the file).
@@ -92,7 +86,7 @@ WeightId Builder::weight(const std::string &full, uint32_t n, uint32_t k, uint32
     if (is_vector) require_f32(file_, t);
     if (!t.format)
         fail(ErrorKind::file, "{}: tensor {}: the format is {}, which holds no weights; expected one of {}",
-             path_of(file_), t.name, t.format_name, format_list());
+             path_of(file_), t.name, t.format_name, format_names());
 
     Weight w;
     w.name = full;
