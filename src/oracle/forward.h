@@ -1,4 +1,8 @@
-// A whole model in double: the forward pass of llama, qwen2, qwen3 and qwen3moe files, for the gates of the engine.
+// A whole model in double: the forward pass of a file of any architecture in shape.cpp, for the gates of the engine.
+//
+//   x = embedding
+//   x += attention(norm(x)), x += feed_forward(norm(x))    in every layer; norms stand before, after, or both
+//   logits = output(norm(x))
 //
 // It reads the file's metadata and tensors by itself and shares nothing with src/model, src/op, src/engine or a
 // backend. Weights are the f32 values of their format (what a dequantising reader gets); everything after them, the
@@ -34,7 +38,9 @@ class Model {
 
     size_t vocab() const;
     // Logits after each of tokens[0 .. i], positions counted from 0. Throws Error{usage} for a token out of range.
-    Logits forward(std::span<const int32_t> tokens);
+    // `context` is the number of positions that RoPE prepares for: one above the original context of a longrope model
+    // has other frequencies from the first position on. 0 means as many as there are tokens.
+    Logits forward(std::span<const int32_t> tokens, size_t context = 0);
 
   private:
     struct Impl;

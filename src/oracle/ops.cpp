@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "core/error.h"
@@ -52,25 +53,53 @@ Reals rms_norm(RealSpan x, RealSpan weight, double eps) {
 }
 
 Reals rope(const Rope &how, RealSpan x, size_t heads, size_t head_dim, std::span<const int32_t> positions) {
-    const size_t pairs = how.rotated / 2;
-    RIDGE_ASSERT(how.rotated % 2 == 0 && how.rotated <= head_dim);
+    const size_t pairs = how.frequencies.size();
+    RIDGE_ASSERT(2 * pairs <= head_dim);
     RIDGE_ASSERT(x.size() == positions.size() * heads * head_dim);
-    RIDGE_ASSERT(how.factors.empty() || how.factors.size() == pairs);
     Reals y(x.begin(), x.end());
     for (size_t row = 0; row < positions.size() * heads; ++row) {
         const double position = positions[row / heads];
         for (size_t i = 0; i < pairs; ++i) {
-            const double frequency =
-                std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(how.rotated));
-            const double factor = how.factors.empty() ? 1 : how.factors[i];
-            const double angle = position * how.scale * frequency / factor;
+            const double angle = position * how.frequencies[i];
+            const double cosine = how.magnitude * std::cos(angle), sine = how.magnitude * std::sin(angle);
             const size_t a = row * head_dim + (how.pairs == RopePairs::halves ? i : 2 * i);
             const size_t b = how.pairs == RopePairs::halves ? a + pairs : a + 1;
-            y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
-            y[b] = x[a] * std::sin(angle) + x[b] * std::cos(angle);
+            y[a] = x[a] * cosine - x[b] * sine;
+            y[b] = x[a] * sine + x[b] * cosine;
         }
     }
     return y;
+}
+
+Reals rope_frequencies(size_t rotated, double base) {
+    RIDGE_ASSERT(rotated % 2 == 0);
+    Reals f;
+    for (size_t i = 0; i < rotated; i += 2)
+        f.push_back(std::pow(base, -static_cast<double>(i) / static_cast<double>(rotated)));
+    return f;
+}
+
+Reals yarn_frequencies(const Yarn &how, RealSpan frequencies) {
+    const double rotated = 2 * static_cast<double>(frequencies.size());
+    const auto pair_that_turns = [&](double times) {
+        return rotated * std::log(how.original_context / (2 * std::numbers::pi * times)) / (2 * std::log(how.base));
+    };
+    double low = pair_that_turns(how.beta_fast), high = pair_that_turns(how.beta_slow);
+    if (how.whole_pairs) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0), high = std::min(high, rotated - 1);
+    if (low == high) high += 0.001;  // a step, where the two meet
+    Reals f;
+    for (size_t i = 0; i < frequencies.size(); ++i) {
+        const double r = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+        f.push_back(frequencies[i] * (1 - r + r / how.factor));
+    }
+    return f;
+}
+
+double yarn_magnitude(double factor) { return factor <= 1 ? 1 : 1 + 0.1 * std::log(factor); }
+
+double longrope_magnitude(double factor, double original_context) {
+    return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original_context));
 }
 
 namespace {
@@ -81,7 +110,7 @@ struct Head {
     RealSpan q;  // (k_dim)
     RealSpan k;  // (history, kv_heads, k_dim)
     RealSpan v;  // (history, kv_heads, v_dim)
-    size_t kv_head;
+    size_t head, kv_head;
 
     double key(size_t cell, size_t j) const { return k[(cell * shape.kv_heads + kv_head) * shape.k_dim + j]; }
     double value(size_t cell, size_t j) const { return v[(cell * shape.kv_heads + kv_head) * shape.v_dim + j]; }
@@ -99,9 +128,10 @@ double attend(const Head &head, std::span<const size_t> visible, double *sum, do
             score += head.q[j] * head.key(cell, j);
             size += std::fabs(head.q[j] * head.key(cell, j));
         }
-        scores.push_back(scale * score);
+        scores.push_back(s.softcap != 0 ? softcap(scale * score, s.softcap) : scale * score);
         largest = std::max(largest, std::fabs(scale) * size);
     }
+    if (!s.sinks.empty()) scores.push_back(s.sinks[head.head]);
     const Reals p = softmax(scores);
     for (size_t n = 0; n < visible.size(); ++n)
         for (size_t j = 0; j < s.v_dim; ++j) {
@@ -119,28 +149,57 @@ Attention attention(const AttentionShape &s, RealSpan q, RealSpan k, RealSpan v,
     const size_t tokens = q_positions.size(), history = k_positions.size();
     RIDGE_ASSERT(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     RIDGE_ASSERT(q.size() == tokens * s.heads * s.k_dim);
+    RIDGE_ASSERT(s.sinks.empty() || s.sinks.size() == s.heads);
     RIDGE_ASSERT(k.size() == history * s.kv_heads * s.k_dim && v.size() == history * s.kv_heads * s.v_dim);
     Attention out{Reals(tokens * s.heads * s.v_dim), Reals(tokens * s.heads * s.v_dim), Reals(tokens * s.heads)};
     for (size_t t = 0; t < tokens; ++t) {
         std::vector<size_t> visible;
-        for (size_t cell = 0; cell < history; ++cell)
-            if (k_positions[cell] >= 0 && k_positions[cell] <= q_positions[t]) visible.push_back(cell);
+        for (size_t cell = 0; cell < history; ++cell) {
+            if (k_positions[cell] < 0 || k_positions[cell] > q_positions[t]) continue;
+            const size_t back = static_cast<size_t>(q_positions[t] - k_positions[cell]);
+            if (s.window == 0 || back < s.window) visible.push_back(cell);
+        }
         for (size_t h = 0; h < s.heads; ++h) {
             const size_t row = t * s.heads + h;
-            const Head head{s, q.subspan(row * s.k_dim, s.k_dim), k, v, h / (s.heads / s.kv_heads)};
+            const Head head{s, q.subspan(row * s.k_dim, s.k_dim), k, v, h, h / (s.heads / s.kv_heads)};
             out.score_magnitude[row] = attend(head, visible, &out.sum[row * s.v_dim], &out.magnitude[row * s.v_dim]);
         }
     }
     return out;
 }
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double silu(double x) { return x / (1 + std::exp(-x)); }
 
-Reals silu_mul(RealSpan gate, RealSpan up) {
+double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
+
+double softcap(double x, double cap) { return cap * std::tanh(x / cap); }
+
+namespace {
+
+template <class Unit>
+Reals each(RealSpan gate, RealSpan up, const Unit &unit) {
     RIDGE_ASSERT(gate.size() == up.size());
     Reals y(gate.size());
-    for (size_t i = 0; i < y.size(); ++i) y[i] = silu(gate[i]) * up[i];
+    for (size_t i = 0; i < y.size(); ++i) y[i] = unit(gate[i], up[i]);
     return y;
+}
+
+}  // namespace
+
+Reals silu_mul(RealSpan gate, RealSpan up) {
+    return each(gate, up, [](double g, double u) { return silu(g) * u; });
+}
+
+Reals gelu_mul(RealSpan gate, RealSpan up) {
+    return each(gate, up, [](double g, double u) { return gelu(g) * u; });
+}
+
+Reals clamped_mul(RealSpan gate, RealSpan up) {
+    return each(gate, up, [](double g, double u) {
+        const double held = std::min(g, 7.0);
+        return held * sigmoid(1.702 * held) * (std::clamp(u, -7.0, 7.0) + 1);
+    });
 }
 
 Reals add(RealSpan a, RealSpan b) {

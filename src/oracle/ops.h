@@ -49,14 +49,31 @@ enum class RopePairs {
 
 struct Rope {
     RopePairs pairs = RopePairs::halves;
-    size_t rotated = 0;     // leading elements of a head that turn; even; the rest passes unchanged
-    double base = 10000;    // pair i turns by position * scale * base^(-2i / rotated) / factors[i]
-    double scale = 1;       // of frequencies: 1/4 for a context stretched by linear interpolation to four times
-    RealSpan factors = {};  // (rotated / 2), or empty: all one
+    RealSpan frequencies = {};  // of each pair, radians per position; elements of a head behind the last pair pass
+    double magnitude = 1;       // of what has turned
 };
 
 // x: (tokens, heads, head_dim), positions: (tokens). Result: as x.
 Reals rope(const Rope &how, RealSpan x, size_t heads, size_t head_dim, std::span<const int32_t> positions);
+
+// base^(-2i / rotated) for pair i. Precondition: rotated is even. Result: (rotated / 2).
+Reals rope_frequencies(size_t rotated, double base);
+
+// YaRN stretches a context `factor` times: pairs that turn fast stay as they are, slow ones turn `factor` times slower,
+// and those between change over gradually:
+//   frequency[i] * (1 - r + r / factor),  r = (i - low) / (high - low) held to 0 .. 1
+// low and high are where pairs turn beta_fast and beta_slow times in the original context, counted in pairs:
+//   rotated * ln(original_context / (2 pi beta)) / (2 ln base),  low at least 0, high at most rotated - 1
+struct Yarn {
+    double base = 10000;
+    double factor = 1;
+    double original_context = 0;
+    double beta_fast = 32, beta_slow = 1;
+    bool whole_pairs = true;  // low is rounded down, high up
+};
+Reals yarn_frequencies(const Yarn &how, RealSpan frequencies);
+double yarn_magnitude(double factor);                               // 1 + 0.1 ln(factor); 1 up to factor 1
+double longrope_magnitude(double factor, double original_context);  // sqrt(1 + ln(factor) / ln(original_context)); same
 
 struct AttentionShape {
     size_t heads = 0;     // of q
@@ -64,23 +81,33 @@ struct AttentionShape {
     size_t k_dim = 0;     // of a head of q and k
     size_t v_dim = 0;     // of a head of v
     double scale = 0;     // of q.k; 0 means 1/sqrt(k_dim)
+    size_t window = 0;    // cells seen, counted back from the query's own position; 0 means all
+    double softcap = 0;   // a score s becomes softcap * tanh(s / softcap); 0 means it stays
+    RealSpan sinks = {};  // (heads), or empty: a score more in the softmax of each head, that has no value
 };
 
 struct Attention {
     Reals sum;              // (tokens, heads, v_dim)
     Reals magnitude;        // same shape: sum of p * |v|
     Reals score_magnitude;  // (tokens, heads): largest scale * sum |q * k| over visible keys. An error of e in a score
-                            // changes a probability by a factor of at most exp(2 e)
+                            // changes a probability by a factor of at most exp(2 e), and softcap makes none larger
 };
 
 // Softmax attention of `tokens` queries over `history` cells. Cell j is visible to query t where
-// 0 <= k_positions[j] <= q_positions[t]; a cell at a negative position is empty. A query that sees nothing gives zeros.
+// 0 <= k_positions[j] <= q_positions[t], and with a window only where k_positions[j] > q_positions[t] - window; a cell
+// at a negative position is empty. A query that sees nothing gives zeros.
 // q: (tokens, heads, k_dim), k: (history, kv_heads, k_dim), v: (history, kv_heads, v_dim).
 Attention attention(const AttentionShape &shape, RealSpan q, RealSpan k, RealSpan v,
                     std::span<const int32_t> q_positions, std::span<const int32_t> k_positions);
 
-double silu(double x);                       // x / (1 + exp(-x))
+double sigmoid(double x);                    // 1 / (1 + exp(-x))
+double silu(double x);                       // x * sigmoid(x)
+double gelu(double x);                       // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+double softcap(double x, double cap);        // cap * tanh(x / cap)
 Reals silu_mul(RealSpan gate, RealSpan up);  // silu(gate) * up
+Reals gelu_mul(RealSpan gate, RealSpan up);  // gelu(gate) * up
+// g * sigmoid(1.702 g) * (u + 1), g = gate held to at most 7, u = up held to -7 .. 7: the unit of gpt-oss.
+Reals clamped_mul(RealSpan gate, RealSpan up);
 Reals add(RealSpan a, RealSpan b);
 
 Reals softmax(RealSpan logits);
@@ -96,8 +123,8 @@ struct Routes {
                    // infinite where all are taken. A kernel may choose otherwise only where it is tiny
 };
 
-// Softmax over all experts, the top_k of them, and, with `normalise`, their weights divided by their sum.
-// logits: (tokens, experts).
+// Softmax over all experts, the top_k of them, and, with `normalise`, their weights divided by their sum. The latter is
+// also the softmax over the logits of the chosen. logits: (tokens, experts).
 Routes route(RealSpan logits, size_t experts, size_t top_k, bool normalise);
 
 }  // namespace ridge::oracle
