@@ -68,11 +68,11 @@ struct Rewrite {
     void kill(ValueId written) { dead[writer_node(written)] = true; }
 };
 
-// silu_mul(contract(gate, x), contract(up, x)) -> gate_up(x)
+// glu(contract(gate, x), contract(up, x)) -> gate_up(x). Banks with biases stay apart.
 void fuse_gate_up(Program &p) {
     Rewrite r(p);
     for (size_t i = 0; i < p.nodes.size(); i++) {
-        const SiluMul *s = std::get_if<SiluMul>(&p.nodes[i].op);
+        const Glu *s = std::get_if<Glu>(&p.nodes[i].op);
         if (!s) continue;
         const Contract *gate = r.writer<Contract>(s->gate, i), *up = r.writer<Contract>(s->up, i);
         if (!gate || !up || gate == up || gate->n_banks != 1 || up->n_banks != 1) continue;
@@ -81,7 +81,7 @@ void fuse_gate_up(Program &p) {
         if (g.bias != kNone || u.bias != kNone) continue;
         if (info(p.weight(g.weight).format).is_float() != info(p.weight(u.weight).format).is_float()) continue;
         if (!r.uses.read_only_by(s->gate, i) || !r.uses.read_only_by(s->up, i)) continue;
-        const GateUp fused{gate->x, gate->ids, s->out, g.weight, u.weight};
+        const GateUp fused{gate->x, gate->ids, s->out, g.weight, u.weight, s->kind};
         r.kill(s->gate), r.kill(s->up);
         p.nodes[i].op = fused;
     }
@@ -151,7 +151,7 @@ void fuse_add_rmsnorm(Program &p) {
         if (!n || n->width != p.value(n->x).cols) continue;
         const Add *a = r.writer<Add>(n->x, i);
         if (!a) continue;
-        const AddRmsNorm fused{a->a, a->b, a->out, n->out, n->weight, n->eps};
+        const AddRmsNorm fused{a->a, a->b, a->out, n->out, n->weight, n->eps, a->scale};
         p.nodes[r.writer_node(n->x)].op = fused;
         r.dead[i] = true;
     }

@@ -86,9 +86,9 @@ class Checker {
         (type(v, DType::f32), ...);
     }
     void type(ValueId v, DType t) const { require(p_.value(v).type == t, p_.value(v).name + " has the wrong type"); }
-    void vector_weight(WeightId w, uint32_t n) const {
+    void vector_weight(WeightId w, uint32_t n, uint32_t experts = 1) const {
         const Weight &x = p_.weight(w);
-        require(x.n == 1 && x.experts == 1 && x.k == n && x.format == Format::F32,
+        require(x.n == 1 && x.experts == experts && x.k == n && x.format == Format::F32,
                 x.name + " is not an F32 vector of the right length");
     }
     void matrix(ValueId x, ValueId out, ValueId ids, WeightId w) const {
@@ -153,7 +153,8 @@ class Checker {
     void shapes(const Contract &o) const {
         for (uint32_t b = 0; b < o.n_banks; b++) {
             matrix(o.x, o.banks[b].out, o.ids, o.banks[b].weight);
-            if (o.banks[b].bias != kNone) vector_weight(o.banks[b].bias, cols(o.banks[b].out));
+            if (o.banks[b].bias != kNone)
+                vector_weight(o.banks[b].bias, cols(o.banks[b].out), p_.weight(o.banks[b].weight).experts);
         }
     }
     void shapes(const GateUp &o) const {
@@ -164,6 +165,8 @@ class Checker {
     void shapes(const RopeTable &o) const {
         f32(o.out), per_token(o.out);
         require(o.frequency.size() * 2 == cols(o.out), "frequencies and columns");
+        require(o.long_frequency.empty() || o.long_frequency.size() == o.frequency.size(), "long frequencies");
+        require(o.temperature == 0 || o.temperature_every > 0, "temperature");
     }
     void shapes(const Rope &o) const {
         same_shape(o.x, o.out), f32(o.out);
@@ -178,11 +181,17 @@ class Checker {
             p_.state(o.k_state).cols == o.kv_heads * o.head_dim && p_.state(o.v_state).cols == p_.state(o.k_state).cols,
             "state is not kv_heads * head_dim");
         kv_state(o.k_state), kv_state(o.v_state);
+        if (o.sinks != kNone) vector_weight(o.sinks, o.heads);
     }
-    void shapes(const SiluMul &o) const {
+    void shapes(const Glu &o) const {
         same_shape(o.gate, o.up), same_shape(o.gate, o.out), f32(o.gate, o.up, o.out);
     }
     void shapes(const Add &o) const { same_shape(o.a, o.b), same_shape(o.a, o.out), f32(o.a, o.b, o.out); }
+    void shapes(const Scale &o) const { same_shape(o.x, o.out), f32(o.x, o.out); }
+    void shapes(const RowGate &o) const {
+        same_shape(o.x, o.out), same_rows(o.x, o.gate), f32(o.x, o.gate, o.out);
+        require(cols(o.gate) == 1, "the gate has more than one column");
+    }
     void shapes(const Softmax &o) const { same_shape(o.x, o.out), f32(o.x, o.out); }
     void shapes(const TopK &o) const { route(o.x, o.ids, o.weights); }
     void shapes(const Normalize &o) const { same_shape(o.x, o.out), f32(o.x, o.out); }

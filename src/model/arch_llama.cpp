@@ -1,5 +1,5 @@
-// llama: Llama 1 to 3, SmolLM2, and others in their shape. GGUF files hold q and k with their rows permuted so that
-// adjacent elements turn together. Biases are optional. Llama 3 brings rope_freqs.weight.
+// llama: Llama 1 to 3, Mistral (windows), Mixtral (experts), SmolLM2, and others in their shape. GGUF files hold q and k
+// with their rows permuted so that adjacent elements turn together. Biases are optional. Llama 3 brings rope_freqs.weight.
 #include "model/builder.h"
 
 namespace ridge {
@@ -21,9 +21,13 @@ void build_llama(Builder &b) {
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");
 
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
+        if (h.n_experts > 0) {
+            x = b.add(x, b.experts(ffn_in), "residual");
+            continue;
+        }
         const ValueId gate = b.contract(ffn_in, "ffn_gate", h.n_ff);
         const ValueId up = b.contract(ffn_in, "ffn_up", h.n_ff);
-        const ValueId act = b.silu_mul(gate, up);
+        const ValueId act = b.glu(gate, up);
         x = b.add(x, b.contract(act, "ffn_down", h.n_embd), "residual");
     }
     b.begin_output();

@@ -22,7 +22,7 @@ void build_qwen3(Builder &b) {
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
         const ValueId gate = b.contract(ffn_in, "ffn_gate", h.n_ff);
         const ValueId up = b.contract(ffn_in, "ffn_up", h.n_ff);
-        const ValueId act = b.silu_mul(gate, up);
+        const ValueId act = b.glu(gate, up);
         x = b.add(x, b.contract(act, "ffn_down", h.n_embd), "residual");
     }
     b.begin_output();

@@ -21,12 +21,7 @@ void build_qwen3moe(Builder &b) {
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");
 
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
-        const Builder::Routes routes = b.route(b.contract(ffn_in, "ffn_gate_inp", h.n_experts));
-        const ValueId gate = b.contract_experts(ffn_in, routes.ids, "ffn_gate_exps", h.n_ff_expert);
-        const ValueId up = b.contract_experts(ffn_in, routes.ids, "ffn_up_exps", h.n_ff_expert);
-        const ValueId act = b.silu_mul(gate, up);
-        const ValueId down = b.contract_experts(act, routes.ids, "ffn_down_exps", h.n_embd);
-        x = b.add(x, b.moe_combine(down, routes.weights), "residual");
+        x = b.add(x, b.experts(ffn_in), "residual");
     }
     b.begin_output();
     x = b.gather_outputs(x);

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/rope.h"
 
 namespace ridge {
 namespace {
-
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 // "{k} F32" or "{k, n} in any of F32, F16, ...": a shape as GGUF tools print it, fastest dimension first.
 std::string shape_text(const std::vector<uint64_t> &shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
@@ -37,6 +36,19 @@ void require_f32(const gguf::File &file, const gguf::Tensor &t) {
     if (!t.format || t.format->id != Format::F32)
         fail(ErrorKind::file, "{}: tensor {}: the format is {}; expected F32, as norms, biases and factors have",
              path_of(file), t.name, t.format_name);
+}
+
+// A matrix as the file has it.
+Weight whole_weight(const gguf::File &file, const gguf::Tensor &t) {
+    if (!t.format)
+        fail(ErrorKind::file, "{}: tensor {}: the format is {}, which holds no weights; expected one of {}",
+             path_of(file), t.name, t.format_name, format_names());
+    Weight w;
+    w.name = t.name;
+    w.format = t.format->id;
+    w.k = static_cast<uint32_t>(t.shape[0]), w.n = static_cast<uint32_t>(t.shape[1]);
+    w.data = t.data;
+    return w;
 }
 
 }  // namespace
@@ -84,15 +96,8 @@ WeightId Builder::weight(const std::string &full, uint32_t n, uint32_t k, uint32
     const gguf::Tensor &t = require_tensor(file_, full, shape);
     check_shape(file_, t, shape);
     if (is_vector) require_f32(file_, t);
-    if (!t.format)
-        fail(ErrorKind::file, "{}: tensor {}: the format is {}, which holds no weights; expected one of {}",
-             path_of(file_), t.name, t.format_name, format_names());
-
-    Weight w;
-    w.name = full;
-    w.format = t.format->id;
+    Weight w = whole_weight(file_, t);
     w.n = n, w.k = k, w.experts = experts;
-    w.data = t.data;
     RIDGE_ASSERT(w.bytes() == t.bytes);  // what gguf::File::open checked
     const WeightId id = p_.add_weight(std::move(w));
     weights_.emplace(full, id);
@@ -107,33 +112,65 @@ WeightId Builder::matrix(std::string_view name, uint32_t n, uint32_t k, uint32_t
 
 WeightId Builder::vector(std::string_view name, uint32_t k) { return weight(tensor_name(name), 1, k, 1, true); }
 
-ValueId Builder::rope_table() {
-    RopeTable op;
-    op.out = value("rope", h.n_rot);
+std::vector<float> Builder::rope_factors(std::string_view tensor) const {
+    if (!file_.find_tensor(tensor)) return {};
     const uint32_t pairs = h.n_rot / 2;
-    std::vector<float> factors(pairs, 1.0f);
-    if (file_.find_tensor(kRopeFactors)) {
-        const gguf::Tensor &t = require_tensor(file_, kRopeFactors, {pairs});
-        check_shape(file_, t, {pairs});
-        require_f32(file_, t);
-        std::memcpy(factors.data(), t.data, pairs * sizeof(float));
-    }
-    for (uint32_t j = 0; j < pairs; j++) {
-        const double factor = static_cast<double>(factors[j]);
-        if (!(factor > 0 && std::isfinite(factor)))
+    const gguf::Tensor &t = require_tensor(file_, tensor, {pairs});
+    check_shape(file_, t, {pairs});
+    require_f32(file_, t);
+    std::vector<float> factors(pairs);
+    std::memcpy(factors.data(), t.data, pairs * sizeof(float));
+    for (uint32_t j = 0; j < pairs; j++)
+        if (!(factors[j] > 0 && std::isfinite(factors[j])))
             fail(ErrorKind::file, "{}: tensor {}: element {} is {}; frequencies are divided by it", path_of(file_),
-                 kRopeFactors, j, factor);
-        op.frequency.push_back(h.rope_scale * std::pow(h.rope_base, -2.0 * j / h.n_rot) / factor);
+                 tensor, j, factors[j]);
+    return factors;
+}
+
+// `plain`: without the file's factors.
+RopeTable Builder::make_rope_table(std::string_view name, const RopeParams &rope, bool plain) {
+    RopeTable op;
+    op.out = value(name, h.n_rot);
+    op.magnitude = rope.magnitude;
+    if (rope.scaling != RopeParams::Scaling::longrope) {
+        op.frequency = rope_frequencies(rope, h.n_rot, plain ? std::vector<float>() : rope_factors(kRopeFactors));
+        return op;
     }
+    const std::vector<float> near = rope_factors(kRopeShort), far = rope_factors(kRopeLong);
+    if (near.empty() || far.empty())
+        fail(ErrorKind::file, "{}: longrope needs the tensors {} and {}, and {} is missing", path_of(file_), kRopeShort,
+             kRopeLong, near.empty() ? kRopeShort : kRopeLong);
+    op.frequency = rope_frequencies(rope, h.n_rot, near);
+    op.long_frequency = rope_frequencies(rope, h.n_rot, far);
+    op.long_above = rope.original_context;
+    return op;
+}
+
+ValueId Builder::push_rope_table(RopeTable op) {
     const ValueId out = op.out;
     push(std::move(op));
     return out;
+}
+
+ValueId Builder::rope_table() { return push_rope_table(make_rope_table("rope", h.rope)); }
+
+ValueId Builder::local_rope_table(ValueId global) {
+    return h.local_rope == h.rope ? global : push_rope_table(make_rope_table("rope_local", h.local_rope, true));
+}
+
+ValueId Builder::query_rope_table(ValueId keys) {
+    if (h.temperature == 0) return keys;
+    RopeTable op = make_rope_table("rope_query", h.rope);
+    op.temperature = h.temperature;
+    op.temperature_every = h.temperature_every;
+    return push_rope_table(std::move(op));
 }
 
 ValueId Builder::embed(std::string_view name) {
     Embed op;
     op.table = matrix(fmt::format("{}.weight", name), h.n_vocab, h.n_embd);
     op.out = value("embed", h.n_embd);
+    op.scale = static_cast<float>(h.embedding_scale);
     push(op);
     return op.out;
 }
@@ -163,12 +200,36 @@ ValueId Builder::contract(ValueId x, std::string_view name, uint32_t n, Bias bia
     return op.banks[0].out;
 }
 
-ValueId Builder::contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n) {
+ValueId Builder::contract_part(ValueId x, std::string_view name, std::string_view out, uint32_t first, uint32_t n,
+                               uint32_t all) {
+    const std::string full = fmt::format("{}.weight", name);
+    if (has(fmt::format("{}.bias", name)))
+        fail(ErrorKind::unsupported, "{}: the tensor {} is a bias of several matrices, which '{}' runs without here",
+             path_of(file_), tensor_name(fmt::format("{}.bias", name)), h.architecture);
+    const gguf::Tensor &t = require_tensor(file_, tensor_name(full), {cols(x), all});
+    check_shape(file_, t, {cols(x), all});
+    Weight part = whole_weight(file_, t);
+    part.n = n;
+    part.name += fmt::format("[{}:{}]", first, first + n);
+    part.data += row_bytes(part.format, part.k) * first;
+    Contract op;
+    op.x = x;
+    op.n_banks = 1;
+    op.banks[0].weight = p_.add_weight(std::move(part));
+    op.banks[0].out = value(out, n, x);
+    push(op);
+    return op.banks[0].out;
+}
+
+ValueId Builder::contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n, Bias bias) {
     Contract op;
     op.x = x;
     op.ids = ids;
     op.n_banks = 1;
     op.banks[0].weight = matrix(fmt::format("{}.weight", name), n, cols(x), h.n_experts);
+    const std::string bias_name = fmt::format("{}.bias", name);
+    if (bias == Bias::required || has(bias_name))
+        op.banks[0].bias = weight(tensor_name(bias_name), 1, n, h.n_experts, true);
     op.banks[0].out = value(name, n);
     p_.values.back().per_row = cols(ids);
     push(op);
@@ -204,14 +265,17 @@ ValueId Builder::attention(ValueId q, KvStates kv) {
     op.k_state = kv.k, op.v_state = kv.v;
     op.out = value("attn", cols(q), q);
     op.heads = h.n_heads, op.kv_heads = h.n_kv_heads, op.head_dim = h.head_dim;
-    op.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(h.head_dim)));
+    op.scale = static_cast<float>(h.attention_scale);
+    op.window = window();
+    op.softcap = static_cast<float>(h.attention_softcap);
+    if (has("attn_sinks.weight")) op.sinks = vector("attn_sinks.weight", h.n_heads);
     push(op);
     return op.out;
 }
 
-ValueId Builder::silu_mul(ValueId gate, ValueId up) {
-    SiluMul op;
-    op.gate = gate, op.up = up;
+ValueId Builder::glu(ValueId gate, ValueId up, GluKind kind) {
+    Glu op;
+    op.gate = gate, op.up = up, op.kind = kind;
     op.out = value("ffn_act", cols(gate), gate);
     push(op);
     return op.out;
@@ -225,7 +289,21 @@ ValueId Builder::add(ValueId a, ValueId b, std::string_view name) {
     return op.out;
 }
 
-Builder::Routes Builder::route(ValueId router_logits) {
+ValueId Builder::add_branch(ValueId residual, ValueId branch, std::string_view name) {
+    const ValueId out = add(residual, branch, name);
+    std::get<Add>(p_.nodes.back().op).scale = static_cast<float>(h.residual_scale);
+    return out;
+}
+
+ValueId Builder::row_gate(ValueId x, ValueId gate) {
+    RowGate op;
+    op.x = x, op.gate = gate;
+    op.out = value("ffn_shared_out", cols(x), x);
+    push(op);
+    return op.out;
+}
+
+Builder::Routes Builder::route(ValueId router_logits, Weights weights) {
     Softmax probabilities;
     probabilities.x = router_logits;
     probabilities.out = value("ffn_probs", cols(router_logits));
@@ -236,12 +314,21 @@ Builder::Routes Builder::route(ValueId router_logits) {
     best.ids = value("ffn_experts", h.n_experts_used, kNone, DType::i32);
     best.weights = value("ffn_top", h.n_experts_used);
     push(best);
+    if (weights == Weights::all) return {best.ids, best.weights};
 
     Normalize scaled;
     scaled.x = best.weights;
     scaled.out = value("ffn_weights", h.n_experts_used);
     push(scaled);
     return {best.ids, scaled.out};
+}
+
+ValueId Builder::experts(ValueId x, Weights weights, GluKind kind) {
+    const Routes routes = route(contract(x, "ffn_gate_inp", h.n_experts), weights);
+    const ValueId gate = contract_experts(x, routes.ids, "ffn_gate_exps", h.n_ff_expert);
+    const ValueId up = contract_experts(x, routes.ids, "ffn_up_exps", h.n_ff_expert);
+    const ValueId down = contract_experts(glu(gate, up, kind), routes.ids, "ffn_down_exps", h.n_embd);
+    return moe_combine(down, routes.weights);
 }
 
 ValueId Builder::moe_combine(ValueId x, ValueId weights) {
@@ -271,6 +358,13 @@ void Builder::logits(ValueId x) {
     op.banks[0].out = value("logits", h.n_vocab, x);
     push(op);
     p_.logits = op.banks[0].out;
+    if (h.logit_scale == 1 && h.logit_softcap == 0) return;
+    Scale scale;
+    scale.x = p_.logits;
+    scale.scale = static_cast<float>(1 / h.logit_scale);
+    scale.softcap = static_cast<float>(h.logit_softcap);
+    scale.out = p_.logits = value("scaled_logits", h.n_vocab, x);
+    push(scale);
 }
 
 }  // namespace ridge

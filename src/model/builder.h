@@ -39,24 +39,39 @@ class Builder {
     WeightId matrix(std::string_view name, uint32_t n, uint32_t k, uint32_t experts = 1);
     WeightId vector(std::string_view name, uint32_t k);  // F32
 
-    ValueId rope_table();                               // (m, n_rot); honours rope_freqs.weight
+    ValueId rope_table();                               // (m, n_rot); honours the file's factors
+    // The table of layers with a window; the same one where they turn alike. `global` is that of the others.
+    ValueId local_rope_table(ValueId global);
+    ValueId query_rope_table(ValueId keys);  // for queries: the keys' own where there is no temperature
     ValueId embed(std::string_view name);               // (m, n_embd)
     ValueId rmsnorm(ValueId x, std::string_view name);  // over all columns
     ValueId rmsnorm_heads(ValueId x, std::string_view name, uint32_t head_dim);  // head by head
     ValueId contract(ValueId x, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
+    // Rows [first, first + n) of a matrix of `all` rows, which holds several side by side. `out` names the result.
+    ValueId contract_part(ValueId x, std::string_view name, std::string_view out, uint32_t first, uint32_t n,
+                          uint32_t all);
     // `name` holds the matrices of all experts; writes a row per token and chosen expert.
-    ValueId contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n);
+    ValueId contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
     ValueId rope(ValueId x, ValueId table, RopePairs pairs);
     // Declares the layer's "<layer>.k" and "<layer>.v" and stores this step's rows.
     KvStates kv_write(ValueId k, ValueId v);
+    // Over the layer's window, with its caps; sinks where the file has attn_sinks.weight.
     ValueId attention(ValueId q, KvStates kv);
-    ValueId silu_mul(ValueId gate, ValueId up);
-    ValueId add(ValueId a, ValueId b, std::string_view name);
-    // The n_experts_used most probable experts of each token, their probabilities scaled to sum 1.
-    Routes route(ValueId router_logits);
+    ValueId glu(ValueId gate, ValueId up, GluKind kind = GluKind::silu);
+    ValueId add(ValueId a, ValueId b, std::string_view name);  // a + b
+    ValueId add_branch(ValueId residual, ValueId branch, std::string_view name);  // residual + residual_scale * branch
+    ValueId row_gate(ValueId x, ValueId gate);  // rows of x weighted by the sigmoid of gate (m, 1)
+    // The n_experts_used most probable experts of each token, and their weights:
+    //   chosen  the softmax over the logits of the chosen, which is their probabilities scaled to sum 1
+    //   all     their probabilities as they are
+    enum class Weights : uint8_t { chosen, all };
+    Routes route(ValueId router_logits, Weights weights = Weights::chosen);
+    // A feed-forward of experts: route, gate, up, glu, down, weighted sum.
+    ValueId experts(ValueId x, Weights weights = Weights::chosen, GluKind kind = GluKind::silu);
     ValueId moe_combine(ValueId x, ValueId weights);
     ValueId gather_outputs(ValueId x);  // (outputs, n): the rows whose logits are wanted
-    // The output matrix where the file has one, else the (tied) embedding table; ends the program.
+    // The output matrix where the file has one, else the (tied) embedding table, then logit_scale (which divides) and
+    // the logits' soft cap; ends the program.
     void logits(ValueId x);
 
     Program take() { return std::move(p_); }
@@ -66,6 +81,10 @@ class Builder {
     std::string value_name(std::string_view name) const;
     // Checks and adds the tensor called `full`, or returns the weight it already is.
     WeightId weight(const std::string &full, uint32_t n, uint32_t k, uint32_t experts, bool is_vector);
+    RopeTable make_rope_table(std::string_view name, const RopeParams &rope, bool plain = false);
+    ValueId push_rope_table(RopeTable op);
+    std::vector<float> rope_factors(std::string_view tensor) const;  // empty where the file lacks it
+    uint32_t window() const { return h.window[static_cast<size_t>(layer_)]; }
     ValueId value(std::string_view name, uint32_t cols, ValueId rows_like = kNone, DType type = DType::f32);
     uint32_t cols(ValueId v) const { return p_.value(v).cols; }
     void push(Op op) { p_.nodes.push_back({std::move(op), 0, layer_}); }

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "gguf/printable.h"
 #include "model/model.h"
+#include "model/rope.h"
 
 namespace ridge {
 namespace {
@@ -45,6 +47,9 @@ class Reader {
     }
     double positive(std::string_view name, double high, double absent) const {
         return file_.find(key(name)) ? positive(name, high) : absent;
+    }
+    double positive_or_zero(std::string_view name, double high, double absent = 0) const {
+        return file_.get_f64(key(name), absent) == 0 ? 0 : positive(name, high, absent);
     }
     // A key of other architectures that changes the forward pass: only values that leave it as it is here will do.
     void only(std::string_view name, std::initializer_list<double> neutral) const {
@@ -107,38 +112,150 @@ void read_attention(const Reader &r, Hparams &h) {
              r.key("attention.value_length"), value_length, h.head_dim);
 }
 
-void read_rope(const gguf::File &file, const Reader &r, Hparams &h) {
+RopeParams::Scaling scaling_type(const gguf::File &file, const Reader &r) {
+    // Files of longrope often have its tensors and no type. A factor without a type, and rope.scale_linear of old files,
+    // mean linear.
+    if (file.find_tensor(kRopeLong)) return RopeParams::Scaling::longrope;
+    const bool stretched = file.find(r.key("rope.scaling.factor")) || r.positive("rope.scale_linear", 1e6, 1) != 1;
+    const std::string_view type = file.get_string(r.key("rope.scaling.type"), stretched ? "linear" : "none");
+    if (type == "none") return RopeParams::Scaling::none;
+    if (type == "linear") return RopeParams::Scaling::linear;
+    if (type == "yarn") return RopeParams::Scaling::yarn;
+    if (type == "longrope") return RopeParams::Scaling::longrope;
+    fail(ErrorKind::unsupported,
+         "{}: {} is '{}'; none, linear, yarn and longrope run, and the factors of rope_freqs.weight", r.path(),
+         r.key("rope.scaling.type"), gguf::printable(type));
+}
+
+void read_rope_scaling(const gguf::File &file, const Reader &r, const Hparams &h, RopeParams &rope) {
+    using Scaling = RopeParams::Scaling;
+    rope.scaling = scaling_type(file, r);
+    if (rope.scaling == Scaling::none) return;
+    rope.factor = r.positive_or_zero("rope.scaling.factor", 1e6, r.positive("rope.scale_linear", 1e6, 1));
+    if (rope.factor == 0) rope.factor = 1;  // as files write that there is none
+    if (rope.scaling == Scaling::linear) return;
+    rope.original_context = r.integer("rope.scaling.original_context_length", 1, kMaxContext, h.context_length);
+    double magnitude = 1;
+    if (rope.scaling == Scaling::yarn) {
+        rope.beta_fast = r.positive("rope.scaling.yarn_beta_fast", 1e6, 32);
+        rope.beta_slow = r.positive("rope.scaling.yarn_beta_slow", 1e6, 1);
+        rope.extrapolation = r.positive("rope.scaling.yarn_ext_factor", 1, 1);
+        magnitude = yarn_magnitude(rope.factor);
+        // mscale_all_dim: both magnitudes are there, and divide each other.
+        if (file.find(r.key("rope.scaling.yarn_log_multiplier")))
+            magnitude /= 1 + (magnitude - 1) * r.positive("rope.scaling.yarn_log_multiplier", 1e3);
+        // The model's own code does not round there.
+        rope.whole_dimensions = h.architecture != "gpt-oss";
+    } else {
+        const double stretch = static_cast<double>(h.context_length) / rope.original_context;
+        magnitude = longrope_magnitude(stretch, rope.original_context);
+    }
+    magnitude = r.positive("rope.scaling.attn_factor", 1e3, magnitude);
+    rope.magnitude = r.positive("rope.scaling.yarn_attn_factor", 1e3, magnitude);
+}
+
+void read_rope(const gguf::File &file, const Reader &r, const Architecture &a, Hparams &h) {
     h.n_rot = r.integer("rope.dimension_count", 2, h.head_dim, h.head_dim);
     if (h.n_rot % 2 != 0)
         fail(ErrorKind::file, "{}: {} = {} is odd; elements turn in pairs", r.path(), r.key("rope.dimension_count"),
              h.n_rot);
-    h.rope_base = r.positive("rope.freq_base", 1e15, 10000);
-
-    // Old files have rope.scale_linear without a type.
-    const double old_factor = r.positive("rope.scale_linear", 1e6, 1);
-    const std::string_view type = file.get_string(r.key("rope.scaling.type"), old_factor != 1 ? "linear" : "none");
-    if (type == "linear")
-        h.rope_scale = 1 / r.positive("rope.scaling.factor", 1e6, old_factor);
-    else if (type != "none")
-        fail(ErrorKind::unsupported, "{}: {} is '{}'; 'none' and 'linear' run, and the factors of rope_freqs.weight",
-             r.path(), r.key("rope.scaling.type"), type);
+    h.rope.base = r.positive("rope.freq_base", 1e15, 10000);
+    read_rope_scaling(file, r, h, h.rope);
+    h.local_rope = h.rope;
+    // Gemma 3 and Olmo 3 stretch only the layers that see everything.
+    if (h.architecture == "gemma3") h.local_rope = {.base = 10000};
+    if (h.architecture == "olmo2") h.local_rope = {.base = h.rope.base};
+    h.local_rope.base = r.positive("rope.freq_base_swa", 1e15, h.local_rope.base);
+    if (!a.has(kTemperature)) {
+        r.only("attention.temperature_scale", {0});
+        return;
+    }
+    h.temperature = r.positive_or_zero("attention.temperature_scale", 1e3);
+    h.temperature_every = r.integer("rope.scaling.original_context_length", 1, kMaxContext, h.context_length);
+    if (h.temperature != 0 && h.n_rot != h.head_dim)
+        fail(ErrorKind::unsupported, "{}: {} with {} = {} of {} elements; it runs where whole heads turn", r.path(),
+             r.key("attention.temperature_scale"), r.key("rope.dimension_count"), h.n_rot, h.head_dim);
 }
 
-void read_experts(const Reader &r, bool has_experts, Hparams &h) {
-    if (!has_experts) {
-        if (const uint32_t n = r.integer("expert_count", 0, kMaxExperts, 0); n != 0)
+// attention.sliding_window_pattern is a period p (layers p-1, 2p-1, ... see everything) or says for each layer whether
+// its window slides.
+void read_window(const gguf::File &file, const Reader &r, const Architecture &a, Hparams &h) {
+    h.window.assign(h.n_layers, 0);
+    if (!a.has(kWindow)) {
+        r.only("attention.sliding_window", {0});
+        return;
+    }
+    const uint32_t window = r.integer("attention.sliding_window", 0, kMaxContext, 0);
+    if (window == 0) return;
+    constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+    const gguf::Value *pattern = file.find(r.key(kPattern));
+    if (pattern != nullptr && pattern->type == gguf::Type::array) {
+        const auto slides = pattern->as_ints();
+        if (!slides || slides->size() != h.n_layers)
+            fail(ErrorKind::file, "{}: {} is {} ({}); expected a period, or a flag for each of {} layers", r.path(),
+                 r.key(kPattern), gguf::preview(*pattern), gguf::type_text(*pattern), h.n_layers);
+        for (uint32_t i = 0; i < h.n_layers; i++) h.window[i] = (*slides)[i] != 0 ? window : 0;
+        return;
+    }
+    const uint32_t period = r.integer(kPattern, 0, kMaxLayers, a.window_period);
+    for (uint32_t i = 0; i < h.n_layers; i++) h.window[i] = period == 0 || i % period != period - 1 ? window : 0;
+}
+
+// Factors on embeddings, residual branches, scores and logits, and the caps on the last two.
+void read_scales(const Reader &r, const Architecture &a, Hparams &h) {
+    constexpr double kMost = 1e6;
+    // The two models of 27B were trained with another scale, which files do not state.
+    const bool is_27b = (h.architecture == "gemma2" && h.n_layers == 46) || (h.architecture == "gemma3" && h.n_layers == 62);
+    const double scaled_dim = is_27b ? static_cast<double>(h.n_embd) / h.n_heads : h.head_dim;
+    h.attention_scale = r.positive_or_zero("attention.scale", kMost);
+    if (h.attention_scale == 0) h.attention_scale = 1 / std::sqrt(scaled_dim);
+    if (a.has(kScales)) {
+        h.embedding_scale = r.positive("embedding_scale", kMost, 1);
+        h.residual_scale = r.positive("residual_scale", kMost, 1);
+        h.logit_scale = r.positive("logit_scale", kMost, 1);
+    } else {
+        for (std::string_view factor : {"embedding_scale", "residual_scale", "logit_scale"}) r.only(factor, {1});
+        if (h.architecture.starts_with("gemma")) h.embedding_scale = std::sqrt(static_cast<double>(h.n_embd));
+    }
+    if (a.has(kSoftcap)) {
+        const bool capped = h.architecture == "gemma2";  // by default
+        h.attention_softcap = r.positive_or_zero("attn_logit_softcapping", kMost, capped ? 50 : 0);
+        h.logit_softcap = r.positive_or_zero("final_logit_softcapping", kMost, capped ? 30 : 0);
+    } else {
+        for (std::string_view cap : {"attn_logit_softcapping", "final_logit_softcapping"}) r.only(cap, {0});
+    }
+}
+
+void read_experts(const Reader &r, const Architecture &a, Hparams &h) {
+    if (!a.has(kExperts)) {
+        const uint32_t n = r.integer("expert_count", 0, kMaxExperts, 0);
+        if (n == 0) return;
+        if (!a.has(kMaybeExperts))
             fail(ErrorKind::unsupported, "{}: {} = {}; '{}' runs here without experts only", r.path(),
                  r.key("expert_count"), n, h.architecture);
-        return;
     }
     h.n_experts = r.integer("expert_count", 1, kMaxExperts);
     h.n_experts_used = r.integer("expert_used_count", 1, h.n_experts);
-    h.n_ff_expert = r.integer("expert_feed_forward_length", 1, kMaxFf, h.n_ff / h.n_experts_used);
+    // llama writes the width of an expert as that of the whole.
+    const uint32_t width = a.has(kMaybeExperts) ? h.n_ff : h.n_ff / h.n_experts_used;
+    h.n_ff_expert = r.integer("expert_feed_forward_length", 1, kMaxFf, width);
     if (h.n_ff_expert == 0)
         fail(ErrorKind::file, "{}: the key {} is missing, and {} does not tell it", r.path(),
              r.key("expert_feed_forward_length"), r.key("feed_forward_length"));
+    if (a.has(kSharedExpert)) {
+        h.n_ff_shared = r.integer("expert_shared_feed_forward_length", 1, kMaxFf, h.n_ff);
+        if (h.n_ff_shared == 0)
+            fail(ErrorKind::file, "{}: the key {} is missing, and {} does not tell it", r.path(),
+                 r.key("expert_shared_feed_forward_length"), r.key("feed_forward_length"));
+    } else {
+        r.only("expert_shared_feed_forward_length", {0});
+    }
     r.only("expert_weights_scale", {1, 0});  // 0: not scaled
-    r.only("expert_gating_func", {1, 0});    // 1: softmax; 0: the architecture's own
+    // 0: the architecture's own; 1: softmax over all; 3: over the chosen
+    if (h.architecture == "gpt-oss")
+        r.only("expert_gating_func", {3, 0});
+    else
+        r.only("expert_gating_func", {1, 0});
 }
 
 uint32_t read_vocab(const gguf::File &file, const Reader &r) {
@@ -168,18 +285,16 @@ Hparams read_hparams(const gguf::File &file) {
     h.architecture = a.name;
     h.n_layers = r.integer("block_count", 1, kMaxLayers);
     h.n_embd = r.integer("embedding_length", 1, kMaxWidth);
-    h.n_ff =
-        a.has_experts ? r.integer("feed_forward_length", 0, kMaxFf, 0) : r.integer("feed_forward_length", 1, kMaxFf);
+    h.n_ff = a.has(kExperts) ? r.integer("feed_forward_length", 0, kMaxFf, 0)
+                             : r.integer("feed_forward_length", 1, kMaxFf);
     h.context_length = r.integer("context_length", 1, kMaxContext);
     h.rms_eps = r.positive("attention.layer_norm_rms_epsilon", 1);
     read_attention(r, h);
-    read_rope(file, r, h);
-    read_experts(r, a.has_experts, h);
+    read_rope(file, r, a, h);
+    read_window(file, r, a, h);
+    read_scales(r, a, h);
+    read_experts(r, a, h);
     h.n_vocab = read_vocab(file, r);
-
-    r.only("attention.scale", {0, 1 / std::sqrt(static_cast<double>(h.head_dim))});  // 0: the default
-    r.only("attention.sliding_window", {0});
-    for (std::string_view factor : {"embedding_scale", "residual_scale", "logit_scale"}) r.only(factor, {1});
     if (!file.get_bool(r.key("attention.causal"), true))
         fail(ErrorKind::unsupported, "{}: {} is false; only models that look back run", r.path(),
              r.key("attention.causal"));

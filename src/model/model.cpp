@@ -5,15 +5,16 @@
 
 #include "core/error.h"
 #include "model/builder.h"
+#include "model/rope.h"
 
 namespace ridge {
 
-#define ARCHITECTURE(name, has_experts) void build_##name(Builder &);
+#define ARCHITECTURE(name, id, traits, window_period) void build_##id(Builder &);
 #include "model/architectures.def"
 
 const std::vector<Architecture> &architectures() {
     static const std::vector<Architecture> list = {
-#define ARCHITECTURE(name, has_experts) {#name, has_experts, build_##name},
+#define ARCHITECTURE(name, id, traits, window_period) {name, traits, window_period, build_##id},
 #include "model/architectures.def"
     };
     return list;
@@ -40,9 +41,12 @@ Program build_program(const gguf::File &file, const ModelOptions &options) {
 }
 
 std::vector<std::string> unused_tensors(const gguf::File &file, const Program &program) {
-    // Its factors are in the frequencies of the rope table.
-    std::unordered_set<std::string_view> used{"rope_freqs.weight"};
-    for (const Weight &w : program.weights) used.insert(w.name);
+    std::unordered_set<std::string_view> used;
+    // Their factors are in the frequencies of the rope table.
+    used.insert(kRopeFactorTensors.begin(), kRopeFactorTensors.end());
+    // A part of a matrix is named after the whole.
+    const auto whole = [](std::string_view name) { return name.substr(0, name.find('[')); };
+    for (const Weight &w : program.weights) used.insert(whole(w.name));
     std::vector<std::string> unused;
     for (const gguf::Tensor &t : file.tensors())
         if (!used.contains(t.name)) unused.emplace_back(t.name);

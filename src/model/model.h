@@ -15,6 +15,20 @@
 
 namespace ridge {
 
+// How far the positions of one kind of layer turn queries and keys (rope.scaling.*).
+struct RopeParams {
+    enum class Scaling : uint8_t { none, linear, yarn, longrope };
+    double base = 10000;  // freq_base, freq_base_swa
+    Scaling scaling = Scaling::none;
+    double factor = 1;                         // rope.scaling.factor
+    uint32_t original_context = 0;             // that the model was first trained for: yarn and longrope
+    double magnitude = 1;                      // of cosines and sines: the attention factor
+    double beta_fast = 32, beta_slow = 1;      // yarn: turns within the original context where its ramp starts and ends
+    double extrapolation = 1;                  // yarn: weight of the frequencies that are left as they were
+    bool whole_dimensions = true;              // yarn: the ramp starts and ends at whole pairs
+    bool operator==(const RopeParams &) const = default;
+};
+
 // The hyper-parameters under `<architecture>.*`, in the ranges that the operations rely on.
 struct Hparams {
     std::string architecture;
@@ -28,16 +42,28 @@ struct Hparams {
     uint32_t context_length = 0;  // that the model was trained for
     double rms_eps = 0;           // attention.layer_norm_rms_epsilon
 
-    // Rotary positions. Pair j turns by position * rope_scale * rope_base^(-2j / n_rot) / factor[j], the factors being
-    // those of rope_freqs.weight where the file has it.
-    uint32_t n_rot = 0;        // rope.dimension_count, even; head_dim where the file has none
-    double rope_base = 10000;  // rope.freq_base
-    double rope_scale = 1;     // 1 / rope.scaling.factor where rope.scaling.type is "linear"
+    double attention_scale = 0;   // attention.scale; 1 / sqrt(head_dim) where the file has none
 
-    // Experts; all zero for an architecture without.
+    // Rotary positions; rope.h has the formulas.
+    uint32_t n_rot = 0;  // rope.dimension_count, even; head_dim where the file has none
+    RopeParams rope;           // of layers that see everything
+    RopeParams local_rope;     // of layers with a window
+
+    // Queries at position p are longer by 1 + temperature * ln(1 + floor(p / temperature_every)); 0: they are not.
+    double temperature = 0;          // attention.temperature_scale
+    uint32_t temperature_every = 0;  // rope.scaling.original_context_length
+
+    // Sliding windows: how many positions layer i sees, its own among them; 0: all. Not empty.
+    std::vector<uint32_t> window;
+
+    double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
+    double attention_softcap = 0, logit_softcap = 0;  // attn_logit_softcapping, final_logit_softcapping; 0: none
+
+    // Experts; all zero for a model without.
     uint32_t n_experts = 0;       // expert_count
     uint32_t n_experts_used = 0;  // expert_used_count
     uint32_t n_ff_expert = 0;     // expert_feed_forward_length; n_ff / n_experts_used where the file has none
+    uint32_t n_ff_shared = 0;     // expert_shared_feed_forward_length: of the expert that every token uses
 };
 
 struct ModelOptions {
@@ -46,10 +72,24 @@ struct ModelOptions {
 
 class Builder;
 
+// What the forward pass of an architecture honours. A file that asks for anything else is refused.
+enum Trait : uint8_t {
+    kPlain = 0,
+    kExperts = 1,        // every layer has experts
+    kMaybeExperts = 2,   // they are optional
+    kSharedExpert = 4,   // and one that every token uses
+    kWindow = 8,         // attention.sliding_window
+    kScales = 16,        // embedding_scale, residual_scale, logit_scale
+    kSoftcap = 32,       // attn_logit_softcapping, final_logit_softcapping
+    kTemperature = 64,   // attention.temperature_scale
+};
+
 struct Architecture {
-    std::string_view name;  // general.architecture
-    bool has_experts;
+    std::string_view name;   // general.architecture
+    unsigned traits;         // of Trait
+    uint32_t window_period;  // with windows: every so many layers one sees everything; 0: none does
     void (*build)(Builder &);
+    bool has(Trait t) const { return (traits & t) != 0; }
 };
 
 // In the order of architectures.def.

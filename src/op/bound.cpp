@@ -1,6 +1,8 @@
 #include "op/bound.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace ridge::bound {
 
@@ -28,7 +30,7 @@ double rmsnorm(Order order, size_t width, double want, double weight) {
 double rope(double magnitude, double error) { return gamma(2) * (magnitude + error) + error + 3 * kTiny; }
 
 double rope_table(double want, double angle, double magnitude) {
-    const double in_double = (std::fabs(angle) + 4) * std::fabs(magnitude) * 0x1p-52;
+    const double in_double = (std::fabs(angle) + 9) * std::fabs(magnitude) * 0x1p-52;
     return kU * (std::fabs(want) + in_double) + in_double + kTiny;
 }
 
@@ -44,26 +46,60 @@ double softmax(Order order, size_t n, double want, double distance, double sprea
     return softmax_relative(order, n, distance, spread) * want + 4 * kTiny;
 }
 
+double softcap(double cap) { return gamma(9) * cap + kTiny; }
+
 double attention(Order order, const AttentionCase &c, double want) {
     const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2;
     const Order dot = order == Order::softmax_blocks64 ? Order::f32_lanes16 : order;
-    const double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score;
-    const double exponent = score_error + kU * (2 * c.score + 2 * score_error) + (kExp + kU) * (blocks + 1);
+    double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score, score = c.score;
+    if (c.softcap > 0) score_error += softcap(c.softcap), score = std::min(score, c.softcap);
+    if (std::isfinite(c.sink)) score = std::max(score, std::min(std::fabs(c.sink), score + kExpVanishes));
+    const double exponent = score_error + kU * (2 * score + 2 * score_error) + (kExp + kU) * (blocks + 1);
     const double relative = std::expm1(exponent) * (1 + gamma(n + blocks)) + gamma(n + blocks);
     const double underflow = (n * (blocks + 1) * c.largest_v + 1) * 8 * kTiny;
     return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 2 * kU * std::fabs(want) + underflow;
 }
 
-double silu_mul(double gate, double up, double want) {
-    const double overflow = -gate > kExpOverflow ? std::fabs(want) : 0;
-    return gamma(8) * std::fabs(want) + (std::fabs(up) + 1) * kTiny + overflow;
+namespace {
+
+// x / (1 + exp(t)) * up, and how many roundings t has.
+struct Unit {
+    double x, t, roundings, up;
+};
+Unit unit(GluKind kind, double gate, double up) {
+    switch (kind) {
+        case GluKind::gelu:
+            return {gate, -2 * std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate), 7, up};
+        case GluKind::clamped:
+            return {std::min(gate, 7.0), -1.702 * std::min(gate, 7.0), 2, std::clamp(up, -7.0, 7.0) + 1};
+        case GluKind::silu:
+            break;
+    }
+    return {gate, -gate, 0, up};
 }
 
-double gate_up(double gate, double gate_error, double up, double up_error, double want) {
-    const double silu = std::fabs(gate / (1 + std::exp(-gate)));
-    const double operands = 1.1 * gate_error * (std::fabs(up) + up_error) + silu * up_error;
+}  // namespace
+
+double glu(GluKind kind, double gate, double up, double want) {
+    const Unit f = unit(kind, gate, up);
+    const double reach = std::clamp(f.t, 0.3, kExpOverflow + 1);
+    const double overflow = f.t > kExpOverflow ? std::fabs(want) : 0;
+    const double relative = std::expm1(reach * gamma(f.roundings) + gamma(8));
+    return relative * std::fabs(want) + (std::fabs(f.up) + 1) * kTiny + overflow;
+}
+
+double gate_up(GluKind kind, double gate, double gate_error, double up, double up_error, double want) {
+    constexpr double kSlope = 1.13;
+    const Unit f = unit(kind, gate, up);
+    const double activated = std::fabs(f.x / (1 + std::exp(f.t)));
+    const double operands = kSlope * gate_error * (std::fabs(f.up) + up_error) + activated * up_error;
     const double most = std::fabs(want) + operands;
-    return operands + silu_mul(gate - gate_error, std::fabs(up) + up_error, most);
+    return operands + glu(kind, gate - gate_error, std::fabs(up) + up_error, most);
+}
+
+double row_gate(double gate, double want) {
+    const double overflow = -gate > kExpOverflow ? std::fabs(want) : 0;
+    return gamma(6) * std::fabs(want) + kTiny + overflow;
 }
 
 double normalize(Order order, size_t n, double want, double sum, double magnitude) {

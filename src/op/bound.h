@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "op/op.h"
 #include "op/order.h"
 
 namespace ridge::bound {
@@ -17,8 +18,9 @@ constexpr double kTiny = 0x1p-150;  // rounding below the smallest normal number
 // An exp of any backend is within 2 ulp, that is 4 u, and exact at 0 only by luck. Results that would be subnormal may
 // also be rounded there.
 constexpr double kExp = 4 * kU;
-// exp overflows f32 from here on (88.72..); silu(x) of -x above it is a zero although the true value is not.
+// exp overflows f32 from here on (88.72..); x / (1 + exp(t)) with t above it is a zero although the true value is not.
 constexpr double kExpOverflow = 88.7;
+constexpr double kExpVanishes = 104;  // exp(-x) is 0 in f32 from here on
 
 double gamma(double roundings);
 
@@ -46,7 +48,8 @@ double rmsnorm(Order order, size_t width, double want, double weight);
 // their factors.
 double rope(double magnitude, double error);
 
-// Double cosine or sine rounded to f32; the angle itself is a product in double, and libraries differ by an ulp there.
+// Double cosine or sine rounded to f32; the angle itself is a product in double, libraries differ by an ulp there, and
+// the magnitude may be worked out for the position: a quotient, a logarithm and three more roundings.
 double rope_table(double want, double angle, double magnitude);
 
 // f32 -> f16, to nearest. `error`: of the f32 value.
@@ -57,22 +60,41 @@ double to_f16(double want, double error);
 double softmax_relative(Order order, size_t n, double distance, double spread);
 double softmax(Order order, size_t n, double want, double distance, double spread);
 
+// softcap * tanh(x / softcap), x = scale * operand, rounded. How far, whatever x is: the argument is off by two
+// roundings, and |a| tanh'(a) < 1/2 for every a, so that they cost one. tanh as 1 - 2 / (exp(2a) + 1) is off by at most
+// kExp / 2 (2 e / (e + 1)^2 <= 1/2), four roundings of a quotient below 2 and one of the difference, 7 u of 1 in all
+// (not of the result); the last product is rounded.
+double softcap(double cap);
+
 // What a head of attention looks like to its bound.
 struct AttentionCase {
     size_t head_dim = 0, length = 0;  // length: visible positions
     double score = 0;                 // largest scale * sum |q k|
     double magnitude = 0;             // sum p |v|
     double largest_v = 0;
+    double softcap = 0;  // 0: none
+    double sink = 0;     // the head's, -inf or 0: none (a sink of 0 moves no distance)
 };
 // Each score is off by at most e = gamma(dot + 2) * score, so its exponential by e^e, and the distances to the running
 // maximum, which telescope over the blocks, by u * 2 * score in all. Every block of 64 costs an exp and two products
 // (rescaling); numerator and denominator are sums over the visible positions; at the end one division.
+// A soft cap shrinks errors (its slope is at most 1), adds softcap() of its own, and holds scores within +-softcap.
+// A sink is one more term of the denominator, the first. It is exact, but distances may reach to it; where it lies more
+// than kExpVanishes from every score, exp is 0 on one side and it adds no more.
 double attention(Order order, const AttentionCase &c, double want);
 
-// silu(x): an exp (weakened by the 1 next to it), a sum, a division; `up`: times up, one product.
-double silu_mul(double gate, double up, double want);
-// The same of operands that carry errors: |silu'| < 1.1.
-double gate_up(double gate, double gate_error, double up, double up_error, double want);
+// A gated unit is x / (1 + exp(t)) * up:
+//   silu     x = gate            t = -gate, exact
+//   gelu     x = gate            t = -2 sqrt(2/pi) (gate + 0.044715 gate^3): two constants and five operations rounded
+//   clamped  x = min(gate, 7)    t = -1.702 x: a constant and a product rounded;   up is held to +-7, and 1 added
+// r roundings of t cost |t| r u of the result where exp(t) prevails, and less than 0.3 r u where the 1 does (|t| e^t /
+// (1 + e^t) < 0.28 for t < 0). Then exp, sum, quotient, product, and the 1 added: eight. t above kExpOverflow gives 0.
+// The form x / 2 * (1 + tanh) of gelu, which cancels for negative x, is not within it.
+double glu(GluKind kind, double gate, double up, double want);
+// The same of operands that carry errors. The slope in gate is below 1.13 (gelu has the largest), in up 1.
+double gate_up(GluKind kind, double gate, double gate_error, double up, double up_error, double want);
+// x / (1 + exp(-gate)): exp, sum, quotient.
+double row_gate(double gate, double want);
 
 // x / sum x
 double normalize(Order order, size_t n, double want, double sum, double magnitude);

@@ -45,12 +45,15 @@ class Estimate {
     void operator()(const Rope &o) { c_.flops += 3 * elements(o.x); }
     void operator()(const KvWrite &o) { kv_write(o.k_state, o.v_state); }
     void operator()(const Attention &o) {
+        if (o.sinks != kNone) vector(o.sinks);
         // Grouped heads share a read of their KV; every head computes over it.
         c_.read_bytes += step_.kv_rows * (per_position(o.k_state) + per_position(o.v_state));
         c_.flops += 4.0 * o.heads * o.head_dim * step_.kv_positions;
     }
-    void operator()(const SiluMul &o) { c_.flops += 4 * elements(o.out); }
+    void operator()(const Glu &o) { c_.flops += 4 * elements(o.out); }
     void operator()(const Add &o) { c_.flops += elements(o.out); }
+    void operator()(const Scale &o) { c_.flops += (o.softcap > 0 ? 5 : 1) * elements(o.out); }
+    void operator()(const RowGate &o) { c_.flops += elements(o.out); }
     void operator()(const Softmax &o) { c_.flops += 4 * elements(o.x); }
     void operator()(const TopK &o) { c_.flops += elements(o.x) * p_.value(o.ids).cols; }
     void operator()(const Normalize &o) { c_.flops += 2 * elements(o.x); }

@@ -62,7 +62,7 @@ struct Quantize {
 // One weight matrix of a contraction and where its product goes.
 struct Bank {
     WeightId weight = kNone;  // (experts, n, k)
-    WeightId bias = kNone;    // (n) f32, optional
+    WeightId bias = kNone;    // (experts, n) f32, optional
     ValueId out = kNone;      // (m, n) f32; with ids (m * slots, n)
 };
 
@@ -93,7 +93,16 @@ struct RopeTable {
     static constexpr std::string_view kName = "rope_table";
     ValueId out = kNone;            // (m, n_rot) f32
     std::vector<double> frequency;  // (n_rot / 2), radians per position
-    double magnitude = 1;           // YaRN's attention factor
+    double magnitude = 1;           // the attention factor of YaRN and longrope
+
+    // temperature > 0: the magnitude at position p is `magnitude` (1 + temperature ln(1 + floor(p / temperature_every))).
+    double temperature = 0;
+    uint32_t temperature_every = 0;
+
+    // longrope: a context of more than `long_above` positions has these frequencies instead. A session, which knows its
+    // context, puts them into `frequency`; kernels read only that.
+    std::vector<double> long_frequency;  // empty, or (n_rot / 2)
+    uint32_t long_above = 0;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.out(s.out);
@@ -127,37 +136,74 @@ struct KvWrite {
     }
 };
 
-// out[i, h] = sum_j softmax_j(scale * q[i, h] . k[j, g]) v[j, g], g = h / (heads / kv_heads), j over the positions
-// 0 .. position[i] of the token's own sequence (its KV rows are written before).
+// out[i, h] = sum_j p_j v[j, g], p = softmax_j(s), s_j = scale * q[i, h] . k[j, g], g = h / (heads / kv_heads), j over the
+// positions 0 .. position[i] of the token's own sequence (its KV rows are written before).
+// softcap > 0: s_j becomes softcap * tanh(s_j / softcap).
+// sinks: the softmax has one more term, of score sinks[h], that takes part in no sum of values.
 struct Attention {
     static constexpr std::string_view kName = "attention";
     ValueId q = kNone, out = kNone;  // (m, heads * head_dim) f32
     StateId k_state = kNone, v_state = kNone;
     uint32_t heads = 0, kv_heads = 0, head_dim = 0;
     float scale = 0;
-    uint32_t window = 0;  // > 0: only the last `window` positions
+    uint32_t window = 0;     // > 0: only the last `window` positions, the token's own among them
+    float softcap = 0;       // 0: none
+    WeightId sinks = kNone;  // (heads) f32, optional
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
-        v.in(s.q), v.state(s.k_state), v.state(s.v_state), v.out(s.out);
+        v.in(s.q), v.state(s.k_state), v.state(s.v_state);
+        if (s.sinks != kNone) v.weight(s.sinks);
+        v.out(s.out);
     }
 };
 
-// out = silu(gate) * up, silu(x) = x / (1 + exp(-x)).
-struct SiluMul {
-    static constexpr std::string_view kName = "silu_mul";
+// What a gated linear unit makes of its two halves.
+//   silu     silu(gate) * up, silu(x) = x / (1 + exp(-x))
+//   gelu     gelu(gate) * up, gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+//   clamped  g / (1 + exp(-1.702 g)) * (u + 1), g = min(gate, 7), u = up held to -7 .. 7   (gpt-oss)
+enum class GluKind : uint8_t { silu, gelu, clamped };
+
+struct Glu {
+    static constexpr std::string_view kName = "glu";
     ValueId gate = kNone, up = kNone, out = kNone;  // (rows, n) f32
+    GluKind kind = GluKind::silu;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.gate), v.in(s.up), v.out(s.out);
     }
 };
 
+// out = a + scale * b, rounded once.
 struct Add {
     static constexpr std::string_view kName = "add";
     ValueId a = kNone, b = kNone, out = kNone;  // (m, n) f32
+    float scale = 1;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.a), v.in(s.b), v.out(s.out);
+    }
+};
+
+// out = scale * x, then, with softcap > 0, softcap * tanh(out / softcap).
+struct Scale {
+    static constexpr std::string_view kName = "scale";
+    ValueId x = kNone, out = kNone;  // (rows, n) f32
+    float scale = 1;
+    float softcap = 0;
+    template <class Self, class V>
+    static void visit(Self &s, V &&v) {
+        v.in(s.x), v.out(s.out);
+    }
+};
+
+// out[i] = x[i] / (1 + exp(-gate[i])): whole rows weighted by a sigmoid.
+struct RowGate {
+    static constexpr std::string_view kName = "row_gate";
+    ValueId x = kNone, out = kNone;  // (m, n) f32
+    ValueId gate = kNone;            // (m, 1) f32
+    template <class Self, class V>
+    static void visit(Self &s, V &&v) {
+        v.in(s.x), v.in(s.gate), v.out(s.out);
     }
 };
 
@@ -227,12 +273,13 @@ struct Copy {
 
 // ---- Fused forms: what the rules of engine/fuse.cpp make of the ones above. Each equals its parts bit for bit.
 
-// sum = a + b; out = rmsnorm(sum).
+// sum = a + scale * b; out = rmsnorm(sum).
 struct AddRmsNorm {
     static constexpr std::string_view kName = "add_rmsnorm";
     ValueId a = kNone, b = kNone, sum = kNone, out = kNone;  // (m, n) f32
     WeightId weight = kNone;
     float eps = 0;
+    float scale = 1;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.a), v.in(s.b), v.weight(s.weight), v.out(s.sum), v.out(s.out);
@@ -257,11 +304,12 @@ struct QkNormRope {
     }
 };
 
-// out = silu(gate x) * (up x): two banks of equal shape, no biases; ids as in Contract.
+// out = glu(gate x, up x): two banks of equal shape, no biases; ids as in Contract.
 struct GateUp {
     static constexpr std::string_view kName = "gate_up";
     ValueId x = kNone, ids = kNone, out = kNone;
     WeightId gate = kNone, up = kNone;  // (experts, n, k)
+    GluKind kind = GluKind::silu;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.x);
@@ -282,8 +330,8 @@ struct MoeRoute {
     }
 };
 
-using Op = std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, SiluMul, Add, Softmax,
-                        TopK, Normalize, MoeCombine, GatherRows, Copy, AddRmsNorm, QkNormRope, GateUp, MoeRoute>;
+using Op = std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale,
+                        RowGate, Softmax, TopK, Normalize, MoeCombine, GatherRows, Copy, AddRmsNorm, QkNormRope, GateUp, MoeRoute>;
 
 // Index of an operation in Op; kind<Contract> names it in kernel tables.
 using OpKind = uint8_t;

@@ -171,7 +171,8 @@ Attention attention(const AttentionShape &s, RealSpan q, RealSpan k, RealSpan v,
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double silu(double x) { return x / (1 + std::exp(-x)); }
 
-double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
+// (1 + tanh(y)) / 2 = sigmoid(2 y), which cancels nothing where x is far below 0.
+double gelu(double x) { return x * sigmoid(2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)); }
 
 double softcap(double x, double cap) { return cap * std::tanh(x / cap); }
 

@@ -17,7 +17,15 @@ uint32_t checked_context(uint32_t wanted, uint32_t trained) {
     return wanted;
 }
 
-Program prepared(Program p, const SessionOptions &o) {
+// A context beyond the original one of longrope turns positions by other frequencies, from the first one on.
+void set_context(Program &p, uint32_t context) {
+    for (Node &n : p.nodes)
+        if (RopeTable *table = std::get_if<RopeTable>(&n.op))
+            if (!table->long_frequency.empty() && context > table->long_above) table->frequency = table->long_frequency;
+}
+
+Program prepared(Program p, uint32_t context, const SessionOptions &o) {
+    set_context(p, context);
     place(p, o.map);
     p = fuse(std::move(p), o.levers);
     insert_copies(p);
@@ -48,7 +56,7 @@ Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> 
     : context_(checked_context(options.context, trained)),
       batch_(std::clamp(options.batch, 1U, context_)),
       vocabulary_(plain.value(plain.logits).cols),
-      engine_(prepared(plain, options), std::move(devices), weights, engine_options(context_, batch_)),
+      engine_(prepared(plain, context_, options), std::move(devices), weights, engine_options(context_, batch_)),
       step_(engine_.options().limits) {
     engine_.prepare();
     // One sequence has the identity page table.

@@ -1,9 +1,10 @@
 // Paged attention with an online softmax (Order::softmax_blocks64).
 //
 // For one token and head, positions in blocks of 64 aligned to multiples of 64 (a block is a page), ascending:
-//   s_j = scale * (q . k_j), the dot in Order::f32_lanes16; M = max(m, max s); p_j = exp(s_j - M); c = exp(m - M)
+//   s_j = scale * (q . k_j), the dot in Order::f32_lanes16, soft-capped where the operation says so;
+//   M = max(m, max s); p_j = exp(s_j - M); c = exp(m - M)
 //   l = fma(l, c, sum p) with the p of absent positions +0 and lane j mod 16; o = o * c, then o = fma(p_j, v_j, o) for
-//   j ascending; m = M.   At the end out = o / l.
+//   j ascending; m = M.   At the end out = o / l. At the start m = -inf, l = 0; with a sink m = its score, l = 1.
 // Every (token, head) takes exactly these steps, whichever tile it is in and whatever shares the tile, so the bits do
 // not depend on how a step is cut or batched.
 //
@@ -89,17 +90,29 @@ template <class T>
     });
 }
 
+[[gnu::flatten]] inline void cap_scores(float *s, uint32_t n, float scale, float cap) {
+    for_lanes(n, [&](auto ld, auto st) { st(s, set1(cap) * tanh_(ld(s, 0.0f) * set1(scale) / set1(cap))); });
+}
+
+struct Scores {
+    float scale, softcap;
+};
+
 // One block for one token and head: positions [first, last) of the block, counted from its start.
 template <class T>
-[[gnu::flatten]] inline void attend_block(const float *q, KvBlock<T> k, KvBlock<T> v, uint32_t n, float scale,
+[[gnu::flatten]] inline void attend_block(const float *q, KvBlock<T> k, KvBlock<T> v, uint32_t n, Scores scores,
                                           uint32_t first, uint32_t last, OnlineSoftmax &state, float *out) {
     constexpr float kAbsent = -__builtin_inff();
     alignas(64) float p[kAttentionBlock];
     for (float &x : p) x = kAbsent;
     dot_rows(q, k, n, first, last, p);
+    if (scores.softcap > 0) {
+        cap_scores(p + first, last - first, scores.scale, scores.softcap);
+        scores.scale = 1;
+    }
     F32x16 largest = set1(state.max);
     for (uint32_t j = 0; j < kAttentionBlock; j += kLanes) {
-        const F32x16 s = load(p + j) * set1(scale);
+        const F32x16 s = load(p + j) * set1(scores.scale);
         largest = maximum(largest, s);
         store(p + j, s);
     }
@@ -183,12 +196,13 @@ struct AttentionTile {
         template <class T>
         void all_blocks() const {
             float *out = view.ptr<float>(op.out);
+            const float *sinks = op.sinks == kNone ? nullptr : weight_f32(view, op.sinks) + kv_head * size_t{group()};
             uint32_t first = start(tokens.first), last = position(tokens.first);
             for (size_t i = tokens.first; i < tokens.last; i++) {
                 first = start(i) < first ? start(i) : first;
                 last = position(i) > last ? position(i) : last;
                 for (uint32_t g = 0; g < group(); g++) {
-                    state(i, g) = {-__builtin_inff(), 0.0f};
+                    state(i, g) = sinks == nullptr ? OnlineSoftmax{-__builtin_inff(), 0.0f} : OnlineSoftmax{sinks[g], 1.0f};
                     for (uint32_t d = 0; d < op.head_dim; d++) out[head(i, g) + d] = 0.0f;
                 }
             }
@@ -238,7 +252,7 @@ struct AttentionTile {
                 if (position(i) < base || start(i) >= base + kAttentionBlock) continue;
                 const uint32_t first = start(i) > base ? start(i) - base : 0, last = in_block(position(i), base);
                 for (uint32_t g = 0; g < group(); g++)
-                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, op.scale, first, last,
+                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, {op.scale, op.softcap}, first, last,
                                  state(i, g), view.ptr<float>(op.out) + head(i, g));
             }
         }

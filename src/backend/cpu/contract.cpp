@@ -19,6 +19,7 @@ struct Launch {
     };
     ValueId x = kNone, ids = kNone;
     uint32_t n_banks = 0, n_matrices = 1;
+    GluKind glu = GluKind::silu;
     std::array<Bank, 3> banks;
 };
 
@@ -30,7 +31,7 @@ Launch launch_of(const Op &op) {
             l.banks[b] = {{c->banks[b].weight, kNone}, c->banks[b].bias, c->banks[b].out};
     } else {
         const auto &g = std::get<GateUp>(op);
-        l.x = g.x, l.ids = g.ids, l.n_banks = 1, l.n_matrices = 2;
+        l.x = g.x, l.ids = g.ids, l.n_banks = 1, l.n_matrices = 2, l.glu = g.kind;
         l.banks[0] = {{g.gate, g.up}, kNone, g.out};
     }
     return l;
@@ -88,7 +89,7 @@ Work contract_work(const LaunchView &view, uint32_t tile) {
 
     Work w = {};
     const Weight &shape = view.program.weight(bank.weight[0]);
-    w.n = shape.n, w.k = shape.k, w.n_matrices = l.n_matrices;
+    w.n = shape.n, w.k = shape.k, w.n_matrices = l.n_matrices, w.glu = l.glu;
     const uint32_t blocks = (w.n + block - 1) / block;
     const uint32_t group = tile / blocks, first = tile % blocks * block;
     w.n_rows = std::min(block, w.n - first);
@@ -108,7 +109,8 @@ Work contract_work(const LaunchView &view, uint32_t tile) {
         Matrix &m = w.matrix[i];
         m.format = weight.format, m.row_bytes = row_bytes(weight.format, w.k);
         m.rows = view.weight(bank.weight[i]) + (size_t{expert} * w.n + first) * m.row_bytes;
-        m.bias = bank.bias == kNone ? nullptr : reinterpret_cast<const float *>(view.weight(bank.bias)) + first;
+        m.bias = bank.bias == kNone ? nullptr
+                                    : reinterpret_cast<const float *>(view.weight(bank.bias)) + size_t{expert} * w.n + first;
     }
     if (view.program.value(l.x).type == DType::q8) {
         const Q8View q8 = view.q8(l.x);

@@ -19,7 +19,7 @@ struct Matrix {
     const std::byte *rows;
     size_t row_bytes;
     Format format;
-    const float *bias;  // (n_rows) or nullptr
+    const float *bias;  // (n_rows), the expert's, or nullptr
 };
 
 // Which rows of x a tile reads and which rows of out it writes: `next` .. `end` of the step's output rows, where
@@ -31,10 +31,11 @@ struct Tokens {
     uint32_t slots;  // output rows per row of x
 };
 
-// One tile. gate_up has two matrices of the same shape: out = silu(gate x) * (up x).
+// One tile. gate_up has two matrices of the same shape: out = glu(gate x, up x).
 struct Work {
     Matrix matrix[2];
     uint32_t n_matrices;
+    GluKind glu;      // of two matrices
     uint32_t n_rows;  // rows of this tile
     uint32_t n, k;    // of the whole matrix
     float *out;       // out[i, first row of the tile] lies at out + i * n

@@ -66,14 +66,14 @@ constexpr ByFormat<Int8Format> int8_table() {
     return t;
 }
 
-// Writes sixteen (or n, if less) columns of the listed rows of out: sums (+ bias), or silu(gate sums) * up sums.
+// Writes sixteen (or n, if less) columns of the listed rows of out: sums (+ bias), or glu(gate sums, up sums).
 inline void finish(const Work &w, uint32_t r, uint32_t n, const uint32_t *out_row, uint32_t count, const float *sums,
                    const float *up_sums) {
     const float *bias = w.matrix[0].bias;
     for (uint32_t i = 0; i < count; i++) {
         F32x16 v = load(sums + kLanes * i);
         if (bias != nullptr) v = v + (n < kLanes ? load_part(bias + r, n, 0) : load(bias + r));
-        if (up_sums != nullptr) v = silu(v) * load(up_sums + kLanes * i);
+        if (up_sums != nullptr) v = glu(w.glu, v, load(up_sums + kLanes * i));
         float *out = w.out + size_t{out_row[i]} * w.n + r;
         if (n < kLanes)
             store_part(out, v, n);

@@ -41,10 +41,13 @@ struct RopeTableTile {
         const Range rows = cut(view).tile(tile);
         for (size_t i = rows.first; i < rows.last; i++) {
             float *out = view.ptr<float>(op.out) + i * cols;
+            const int32_t position = view.step.position()[i];
+            double magnitude = op.magnitude;
+            if (op.temperature > 0) magnitude *= 1 + op.temperature * std::log(1 + std::floor(position / static_cast<double>(op.temperature_every)));
             for (size_t j = 0; j < op.frequency.size(); j++) {
-                const double angle = view.step.position()[i] * op.frequency[j];
-                out[2 * j] = static_cast<float>(std::cos(angle) * op.magnitude);
-                out[2 * j + 1] = static_cast<float>(std::sin(angle) * op.magnitude);
+                const double angle = position * op.frequency[j];
+                out[2 * j] = static_cast<float>(std::cos(angle) * magnitude);
+                out[2 * j + 1] = static_cast<float>(std::sin(angle) * magnitude);
             }
         }
     }

@@ -75,11 +75,12 @@ struct AddRmsNormTile {
     [[gnu::flatten]] static void run(const LaunchView &view, uint32_t tile, std::byte *) {
         const auto &op = op_of<AddRmsNorm>(view);
         const size_t cols = view.cols(op.a);
+        const F32x16 scale = set1(op.scale);
         const Range rows = cut_rows(view, op.a).tile(tile);
         for (size_t i = rows.first; i < rows.last; i++) {
             const float *a = view.ptr<float>(op.a) + i * cols, *b = view.ptr<float>(op.b) + i * cols;
             float *sum = view.ptr<float>(op.sum) + i * cols;
-            for_lanes(cols, [&](auto ld, auto st) { st(sum, ld(a, 0.0f) + ld(b, 0.0f)); });
+            for_lanes(cols, [&](auto ld, auto st) { st(sum, fma(ld(b, 0.0f), scale, ld(a, 0.0f))); });
             rmsnorm_row(sum, weight_f32(view, op.weight), op.eps, cols, view.ptr<float>(op.out) + i * cols);
         }
     }

@@ -58,18 +58,49 @@ struct AddTile {
         const Range e = cut_elements(view, op.out).tile(tile);
         const float *a = view.ptr<float>(op.a) + e.first, *b = view.ptr<float>(op.b) + e.first;
         float *out = view.ptr<float>(op.out) + e.first;
-        for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, ld(a, 0.0f) + ld(b, 0.0f)); });
+        const F32x16 scale = set1(op.scale);
+        for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, fma(ld(b, 0.0f), scale, ld(a, 0.0f))); });
     }
 };
 
-struct SiluMulTile {
-    static uint32_t count(const LaunchView &view) { return cut_elements(view, op_of<SiluMul>(view).out).count(); }
+struct ScaleTile {
+    static uint32_t count(const LaunchView &view) { return cut_elements(view, op_of<Scale>(view).out).count(); }
     [[gnu::flatten]] static void run(const LaunchView &view, uint32_t tile, std::byte *) {
-        const auto &op = op_of<SiluMul>(view);
+        const auto &op = op_of<Scale>(view);
+        const Range e = cut_elements(view, op.out).tile(tile);
+        const float *x = view.ptr<float>(op.x) + e.first;
+        float *out = view.ptr<float>(op.out) + e.first;
+        const F32x16 scale = set1(op.scale), cap = set1(op.softcap);
+        if (op.softcap > 0)
+            for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, cap * tanh_(ld(x, 0.0f) * scale / cap)); });
+        else
+            for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, ld(x, 0.0f) * scale); });
+    }
+};
+
+struct RowGateTile {
+    static uint32_t count(const LaunchView &view) { return cut_rows(view, op_of<RowGate>(view).x).count(); }
+    [[gnu::flatten]] static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<RowGate>(view);
+        const size_t n = view.cols(op.x);
+        const Range rows = cut_rows(view, op.x).tile(tile);
+        for (size_t i = rows.first; i < rows.last; i++) {
+            const float *x = view.ptr<float>(op.x) + i * n;
+            float *out = view.ptr<float>(op.out) + i * n;
+            const F32x16 divisor = set1(1.0f) + exp_(set1(-view.ptr<float>(op.gate)[i]));
+            for_lanes(n, [&](auto ld, auto st) { st(out, ld(x, 0.0f) / divisor); });
+        }
+    }
+};
+
+struct GluTile {
+    static uint32_t count(const LaunchView &view) { return cut_elements(view, op_of<Glu>(view).out).count(); }
+    [[gnu::flatten]] static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<Glu>(view);
         const Range e = cut_elements(view, op.out).tile(tile);
         const float *gate = view.ptr<float>(op.gate) + e.first, *up = view.ptr<float>(op.up) + e.first;
         float *out = view.ptr<float>(op.out) + e.first;
-        for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, silu(ld(gate, 0.0f)) * ld(up, 0.0f)); });
+        for_lanes(e.last - e.first, [&](auto ld, auto st) { st(out, glu(op.kind, ld(gate, 0.0f), ld(up, 0.0f))); });
     }
 };
 

@@ -1,7 +1,8 @@
 // Sixteen f32 lanes: one zmm register, two ymm registers, or an array. Every operation is defined lane by lane and
 // gives the same bits in all three, so a kernel written over F32x16 is one kernel compiled three times.
 //
-//   lane i of load(p) is p[i]; fma(a, b, c) = a * b + c rounded once; maximum(a, b) = a > b ? a : b, as x86 has it
+//   lane i of load(p) is p[i]; fma(a, b, c) = a * b + c rounded once; maximum(a, b) = a > b ? a : b and
+//   minimum(a, b) = a < b ? a : b, as x86 has it: a NaN in a gives b
 //   reduce_add adds lanes l and l+8, then l and l+4, l+2, l+1 (Order::f32_lanes16)
 //   the *_part forms touch only n < 16 elements and fill the other lanes with `rest`
 #pragma once
@@ -10,6 +11,7 @@
 #include <cstdint>
 
 #include "backend/cpu/math.h"
+#include "op/op.h"
 
 #if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2)
 #if defined(__GNUC__) && !defined(__clang__)
@@ -179,6 +181,9 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 inline F32x16 maximum(F32x16 a, F32x16 b) {
     return each_lane([&](uint32_t l) { return a.v[l] > b.v[l] ? a.v[l] : b.v[l]; });
 }
+inline F32x16 minimum(F32x16 a, F32x16 b) {
+    return each_lane([&](uint32_t l) { return a.v[l] < b.v[l] ? a.v[l] : b.v[l]; });
+}
 
 #endif
 
@@ -280,6 +285,27 @@ inline F32x16 exp_(F32x16 x) {
 #endif
 
 inline F32x16 silu(F32x16 x) { return x / (set1(1.0f) + exp_(set1(-0.0f) - x)); }
+
+// x / 2 * (1 + tanh(y)) = x / (1 + exp(-2 y)), y = sqrt(2 / pi) (x + 0.044715 x^3).
+inline F32x16 gelu(F32x16 x) {
+    const F32x16 cubic = fma(x * x, set1(-2 * 0.7978845608f * 0.044715f), set1(-2 * 0.7978845608f));
+    return x / (set1(1.0f) + exp_(x * cubic));
+}
+
+// The limits let a NaN through: it is the second operand.
+inline F32x16 clamped_glu(F32x16 gate, F32x16 up) {
+    const F32x16 g = minimum(set1(7.0f), gate), u = maximum(set1(-7.0f), minimum(set1(7.0f), up));
+    return g / (set1(1.0f) + exp_(set1(-1.702f) * g)) * (u + set1(1.0f));
+}
+
+inline F32x16 glu(GluKind kind, F32x16 gate, F32x16 up) {
+    if (kind == GluKind::gelu) return gelu(gate) * up;
+    if (kind == GluKind::clamped) return clamped_glu(gate, up);
+    return silu(gate) * up;
+}
+
+// 1 - 2 / (exp(2 x) + 1): off by a few 2^-24 of 1, not of the result, which is what a soft cap needs.
+inline F32x16 tanh_(F32x16 x) { return set1(1.0f) - set1(2.0f) / (exp_(x + x) + set1(1.0f)); }
 
 }  // namespace RIDGE_ISA
 }  // namespace ridge::cpu
