@@ -183,9 +183,7 @@ class Checker {
         kv_state(o.k_state), kv_state(o.v_state);
         if (o.sinks != kNone) vector_weight(o.sinks, o.heads);
     }
-    void shapes(const Glu &o) const {
-        same_shape(o.gate, o.up), same_shape(o.gate, o.out), f32(o.gate, o.up, o.out);
-    }
+    void shapes(const Glu &o) const { same_shape(o.gate, o.up), same_shape(o.gate, o.out), f32(o.gate, o.up, o.out); }
     void shapes(const Add &o) const { same_shape(o.a, o.b), same_shape(o.a, o.out), f32(o.a, o.b, o.out); }
     void shapes(const Scale &o) const { same_shape(o.x, o.out), f32(o.x, o.out); }
     void shapes(const RowGate &o) const {

@@ -1,23 +1,22 @@
 // gemma3: Gemma 3, text. Norms before and after attention and feed-forward (a stored weight is 1 + w), heads of q and k
-// normalised, gelu. Five layers of six see a window, and turn positions by a base of their own. Embeddings are scaled by
-// sqrt(n_embd).
+// normalised, gelu. Five layers of six see a window, and turn positions by a base of their own. Embeddings are scaled
+// by sqrt(n_embd).
 #include "model/builder.h"
 
 namespace ridge {
 
 void build_gemma3(Builder &b) {
     const Hparams &h = b.h;
-    const ValueId table = b.rope_table(), local_table = b.local_rope_table(table);
+    b.rope_tables();
     ValueId x = b.embed("token_embd");
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
-        const ValueId turns = h.window[layer] > 0 ? local_table : table;
         const ValueId in = b.rmsnorm(x, "attn_norm");
         const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim);
         const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim);
         const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim);
-        const ValueId q_turned = b.rope(b.rmsnorm_heads(q, "attn_q_norm", h.head_dim), turns, RopePairs::halves);
-        const ValueId k_turned = b.rope(b.rmsnorm_heads(k, "attn_k_norm", h.head_dim), turns, RopePairs::halves);
+        const ValueId q_turned = b.rope_query(b.rmsnorm_heads(q, "attn_q_norm", h.head_dim), RopePairs::halves);
+        const ValueId k_turned = b.rope_key(b.rmsnorm_heads(k, "attn_k_norm", h.head_dim), RopePairs::halves);
         const Builder::KvStates kv = b.kv_write(k_turned, v);
         const ValueId attn = b.attention(q_turned, kv);
         const ValueId attn_out = b.contract(attn, "attn_output", h.n_embd);

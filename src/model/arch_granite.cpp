@@ -5,7 +5,7 @@ namespace ridge {
 
 void build_granite(Builder &b) {
     const Hparams &h = b.h;
-    const ValueId table = b.rope_table();
+    b.rope_tables();
     ValueId x = b.embed("token_embd");
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
@@ -13,8 +13,8 @@ void build_granite(Builder &b) {
         const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim);
         const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim);
         const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim);
-        const ValueId q_turned = b.rope(q, table, RopePairs::adjacent);
-        const ValueId k_turned = b.rope(k, table, RopePairs::adjacent);
+        const ValueId q_turned = b.rope_query(q, RopePairs::adjacent);
+        const ValueId k_turned = b.rope_key(k, RopePairs::adjacent);
         const Builder::KvStates kv = b.kv_write(k_turned, v);
         const ValueId attn = b.attention(q_turned, kv);
         x = b.add_branch(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");

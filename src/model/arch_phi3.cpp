@@ -1,12 +1,12 @@
-// phi3: Phi-3, Phi-3.5, Phi-4. One matrix holds q, k and v, another gate and up. Only the first n_rot elements of a head
-// turn. Long contexts have factors of their own (longrope).
+// phi3: Phi-3, Phi-3.5, Phi-4. One matrix holds q, k and v, another gate and up. Only the first n_rot elements of a
+// head turn. Long contexts have factors of their own (longrope).
 #include "model/builder.h"
 
 namespace ridge {
 
 void build_phi3(Builder &b) {
     const Hparams &h = b.h;
-    const ValueId table = b.rope_table();
+    b.rope_tables();
     const uint32_t n_q = h.n_heads * h.head_dim, n_kv = h.n_kv_heads * h.head_dim, n_qkv = n_q + 2 * n_kv;
     ValueId x = b.embed("token_embd");
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
@@ -15,8 +15,8 @@ void build_phi3(Builder &b) {
         const ValueId q = b.contract_part(in, "attn_qkv", "attn_q", 0, n_q, n_qkv);
         const ValueId k = b.contract_part(in, "attn_qkv", "attn_k", n_q, n_kv, n_qkv);
         const ValueId v = b.contract_part(in, "attn_qkv", "attn_v", n_q + n_kv, n_kv, n_qkv);
-        const ValueId q_turned = b.rope(q, table, RopePairs::halves);
-        const ValueId k_turned = b.rope(k, table, RopePairs::halves);
+        const ValueId q_turned = b.rope_query(q, RopePairs::halves);
+        const ValueId k_turned = b.rope_key(k, RopePairs::halves);
         const Builder::KvStates kv = b.kv_write(k_turned, v);
         const ValueId attn = b.attention(q_turned, kv);
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");

@@ -5,7 +5,7 @@ namespace ridge {
 
 void build_qwen2(Builder &b) {
     const Hparams &h = b.h;
-    const ValueId table = b.rope_table();
+    b.rope_tables();
     ValueId x = b.embed("token_embd");
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
@@ -13,8 +13,8 @@ void build_qwen2(Builder &b) {
         const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim, Builder::Bias::required);
         const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim, Builder::Bias::required);
         const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim, Builder::Bias::required);
-        const ValueId q_turned = b.rope(q, table, RopePairs::halves);
-        const ValueId k_turned = b.rope(k, table, RopePairs::halves);
+        const ValueId q_turned = b.rope_query(q, RopePairs::halves);
+        const ValueId k_turned = b.rope_key(k, RopePairs::halves);
         const Builder::KvStates kv = b.kv_write(k_turned, v);
         const ValueId attn = b.attention(q_turned, kv);
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");

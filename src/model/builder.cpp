@@ -127,44 +127,54 @@ std::vector<float> Builder::rope_factors(std::string_view tensor) const {
     return factors;
 }
 
-// `plain`: without the file's factors.
-RopeTable Builder::make_rope_table(std::string_view name, const RopeParams &rope, bool plain) {
+RopeTable Builder::rope_table(std::string_view name, const RopeParams &rope) {
     RopeTable op;
     op.out = value(name, h.n_rot);
     op.magnitude = rope.magnitude;
-    if (rope.scaling != RopeParams::Scaling::longrope) {
-        op.frequency = rope_frequencies(rope, h.n_rot, plain ? std::vector<float>() : rope_factors(kRopeFactors));
-        return op;
+    if (rope.scaling == RopeParams::Scaling::longrope) {
+        const std::vector<float> near = rope_factors(kRopeShort), far = rope_factors(kRopeLong);
+        if (near.empty() || far.empty())
+            fail(ErrorKind::file, "{}: longrope needs the tensors {} and {}, and {} is missing", path_of(file_),
+                 kRopeShort, kRopeLong, near.empty() ? kRopeShort : kRopeLong);
+        op.frequency = rope_frequencies(rope, h.n_rot, near);
+        op.long_frequency = rope_frequencies(rope, h.n_rot, far);
+        op.long_above = rope.original_context;
+    } else {
+        op.frequency =
+            rope_frequencies(rope, h.n_rot, rope.factors ? rope_factors(kRopeFactors) : std::vector<float>());
     }
-    const std::vector<float> near = rope_factors(kRopeShort), far = rope_factors(kRopeLong);
-    if (near.empty() || far.empty())
-        fail(ErrorKind::file, "{}: longrope needs the tensors {} and {}, and {} is missing", path_of(file_), kRopeShort,
-             kRopeLong, near.empty() ? kRopeShort : kRopeLong);
-    op.frequency = rope_frequencies(rope, h.n_rot, near);
-    op.long_frequency = rope_frequencies(rope, h.n_rot, far);
-    op.long_above = rope.original_context;
+    const auto finite = [](double x) { return std::isfinite(x); };
+    if (!finite(op.magnitude) || !std::ranges::all_of(op.frequency, finite) ||
+        !std::ranges::all_of(op.long_frequency, finite))
+        fail(ErrorKind::file,
+             "{}: {}.rope.freq_base, rope.scaling.* and the factor tensors give positions that turn by no "
+             "finite angle",
+             path_of(file_), h.architecture);
     return op;
 }
 
-ValueId Builder::push_rope_table(RopeTable op) {
-    const ValueId out = op.out;
-    push(std::move(op));
-    return out;
-}
-
-ValueId Builder::rope_table() { return push_rope_table(make_rope_table("rope", h.rope)); }
-
-ValueId Builder::local_rope_table(ValueId global) {
-    return h.local_rope == h.rope ? global : push_rope_table(make_rope_table("rope_local", h.local_rope, true));
-}
-
-ValueId Builder::query_rope_table(ValueId keys) {
-    if (h.temperature == 0) return keys;
-    RopeTable op = make_rope_table("rope_query", h.rope);
+Builder::RopeTables Builder::push_rope_tables(const RopeParams &rope, const std::string &suffix) {
+    RopeTable op = rope_table("rope" + suffix, rope);
+    RopeTables tables{op.out, op.out};
+    push(op);
+    if (h.temperature == 0) return tables;
+    op.out = tables.query = value("rope_query" + suffix, h.n_rot);
     op.temperature = h.temperature;
     op.temperature_every = h.temperature_every;
-    return push_rope_table(std::move(op));
+    push(std::move(op));
+    return tables;
 }
+
+void Builder::rope_tables() {
+    const bool all_local = std::ranges::all_of(h.window, [](uint32_t w) { return w > 0; });
+    const bool any_local = std::ranges::any_of(h.window, [](uint32_t w) { return w > 0; });
+    const bool alike = h.local_rope == h.rope;
+    if (!all_local || alike) global_ = local_ = push_rope_tables(h.rope, "");
+    if (any_local && !alike) local_ = push_rope_tables(h.local_rope, "_local");
+}
+
+ValueId Builder::rope_query(ValueId q, RopePairs pairs) { return rope(q, layer_tables().query, pairs); }
+ValueId Builder::rope_key(ValueId k, RopePairs pairs) { return rope(k, layer_tables().key, pairs); }
 
 ValueId Builder::embed(std::string_view name) {
     Embed op;
@@ -259,7 +269,7 @@ Builder::KvStates Builder::kv_write(ValueId k, ValueId v) {
     return {op.k_state, op.v_state};
 }
 
-ValueId Builder::attention(ValueId q, KvStates kv) {
+ValueId Builder::attention(ValueId q, KvStates kv, bool with_sinks) {
     Attention op;
     op.q = q;
     op.k_state = kv.k, op.v_state = kv.v;
@@ -268,7 +278,7 @@ ValueId Builder::attention(ValueId q, KvStates kv) {
     op.scale = static_cast<float>(h.attention_scale);
     op.window = window();
     op.softcap = static_cast<float>(h.attention_softcap);
-    if (has("attn_sinks.weight")) op.sinks = vector("attn_sinks.weight", h.n_heads);
+    if (with_sinks) op.sinks = vector("attn_sinks.weight", h.n_heads);
     push(op);
     return op.out;
 }
@@ -323,11 +333,11 @@ Builder::Routes Builder::route(ValueId router_logits, Weights weights) {
     return {best.ids, scaled.out};
 }
 
-ValueId Builder::experts(ValueId x, Weights weights, GluKind kind) {
-    const Routes routes = route(contract(x, "ffn_gate_inp", h.n_experts), weights);
-    const ValueId gate = contract_experts(x, routes.ids, "ffn_gate_exps", h.n_ff_expert);
-    const ValueId up = contract_experts(x, routes.ids, "ffn_up_exps", h.n_ff_expert);
-    const ValueId down = contract_experts(glu(gate, up, kind), routes.ids, "ffn_down_exps", h.n_embd);
+ValueId Builder::experts(ValueId x, Weights weights, GluKind kind, Bias bias) {
+    const Routes routes = route(contract(x, "ffn_gate_inp", h.n_experts, bias), weights);
+    const ValueId gate = contract_experts(x, routes.ids, "ffn_gate_exps", h.n_ff_expert, bias);
+    const ValueId up = contract_experts(x, routes.ids, "ffn_up_exps", h.n_ff_expert, bias);
+    const ValueId down = contract_experts(glu(gate, up, kind), routes.ids, "ffn_down_exps", h.n_embd, bias);
     return moe_combine(down, routes.weights);
 }
 

@@ -39,12 +39,11 @@ class Builder {
     WeightId matrix(std::string_view name, uint32_t n, uint32_t k, uint32_t experts = 1);
     WeightId vector(std::string_view name, uint32_t k);  // F32
 
-    ValueId rope_table();                               // (m, n_rot); honours the file's factors
-    // The table of layers with a window; the same one where they turn alike. `global` is that of the others.
-    ValueId local_rope_table(ValueId global);
-    ValueId query_rope_table(ValueId keys);  // for queries: the keys' own where there is no temperature
-    ValueId embed(std::string_view name);               // (m, n_embd)
-    ValueId rmsnorm(ValueId x, std::string_view name);  // over all columns
+    // The tables that `rope_query` and `rope_key` read: one, or more where layers with a window turn otherwise, or
+    // queries grow with their position. Before the first layer.
+    void rope_tables();
+    ValueId embed(std::string_view name);                                        // (m, n_embd)
+    ValueId rmsnorm(ValueId x, std::string_view name);                           // over all columns
     ValueId rmsnorm_heads(ValueId x, std::string_view name, uint32_t head_dim);  // head by head
     ValueId contract(ValueId x, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
     // Rows [first, first + n) of a matrix of `all` rows, which holds several side by side. `out` names the result.
@@ -52,13 +51,14 @@ class Builder {
                           uint32_t all);
     // `name` holds the matrices of all experts; writes a row per token and chosen expert.
     ValueId contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
-    ValueId rope(ValueId x, ValueId table, RopePairs pairs);
+    ValueId rope_query(ValueId q, RopePairs pairs);
+    ValueId rope_key(ValueId k, RopePairs pairs);
     // Declares the layer's "<layer>.k" and "<layer>.v" and stores this step's rows.
     KvStates kv_write(ValueId k, ValueId v);
-    // Over the layer's window, with its caps; sinks where the file has attn_sinks.weight.
-    ValueId attention(ValueId q, KvStates kv);
+    // Over the layer's window, with the model's caps; `with_sinks`: attn_sinks.weight.
+    ValueId attention(ValueId q, KvStates kv, bool with_sinks = false);
     ValueId glu(ValueId gate, ValueId up, GluKind kind = GluKind::silu);
-    ValueId add(ValueId a, ValueId b, std::string_view name);  // a + b
+    ValueId add(ValueId a, ValueId b, std::string_view name);                     // a + b
     ValueId add_branch(ValueId residual, ValueId branch, std::string_view name);  // residual + residual_scale * branch
     ValueId row_gate(ValueId x, ValueId gate);  // rows of x weighted by the sigmoid of gate (m, 1)
     // The n_experts_used most probable experts of each token, and their weights:
@@ -67,7 +67,8 @@ class Builder {
     enum class Weights : uint8_t { chosen, all };
     Routes route(ValueId router_logits, Weights weights = Weights::chosen);
     // A feed-forward of experts: route, gate, up, glu, down, weighted sum.
-    ValueId experts(ValueId x, Weights weights = Weights::chosen, GluKind kind = GluKind::silu);
+    ValueId experts(ValueId x, Weights weights = Weights::chosen, GluKind kind = GluKind::silu,
+                    Bias bias = Bias::if_present);
     ValueId moe_combine(ValueId x, ValueId weights);
     ValueId gather_outputs(ValueId x);  // (outputs, n): the rows whose logits are wanted
     // The output matrix where the file has one, else the (tied) embedding table, then logit_scale (which divides) and
@@ -81,8 +82,14 @@ class Builder {
     std::string value_name(std::string_view name) const;
     // Checks and adds the tensor called `full`, or returns the weight it already is.
     WeightId weight(const std::string &full, uint32_t n, uint32_t k, uint32_t experts, bool is_vector);
-    RopeTable make_rope_table(std::string_view name, const RopeParams &rope, bool plain = false);
-    ValueId push_rope_table(RopeTable op);
+    // The tables of a kind of layer: of its keys and of its queries.
+    struct RopeTables {
+        ValueId key = kNone, query = kNone;
+    };
+    RopeTable rope_table(std::string_view name, const RopeParams &rope);
+    RopeTables push_rope_tables(const RopeParams &rope, const std::string &suffix);
+    ValueId rope(ValueId x, ValueId table, RopePairs pairs);
+    const RopeTables &layer_tables() const { return window() > 0 ? local_ : global_; }
     std::vector<float> rope_factors(std::string_view tensor) const;  // empty where the file lacks it
     uint32_t window() const { return h.window[static_cast<size_t>(layer_)]; }
     ValueId value(std::string_view name, uint32_t cols, ValueId rows_like = kNone, DType type = DType::f32);
@@ -93,6 +100,7 @@ class Builder {
     ModelOptions options_;
     Program p_;
     int32_t layer_ = -1;
+    RopeTables global_, local_;
     std::unordered_map<std::string, WeightId> weights_;
 };
 

@@ -38,10 +38,11 @@ class Reader {
         const gguf::Value *v = file_.find(key(name));
         return v ? checked(name, *v, low, high) : absent;
     }
-    // A finite number > 0 and <= high.
+    // A finite number > 0 and <= high. Numbers so small that what they divide may overflow are refused too.
     double positive(std::string_view name, double high) const {
+        constexpr double kLeast = 1e-12;
         const double x = file_.get_f64(key(name));
-        if (!(x > 0 && x <= high))
+        if (!(x >= kLeast && x <= high))
             fail(ErrorKind::file, "{}: {} is {}; expected a number above 0, up to {}", path(), key(name), x, high);
         return x;
     }
@@ -113,9 +114,9 @@ void read_attention(const Reader &r, Hparams &h) {
 }
 
 RopeParams::Scaling scaling_type(const gguf::File &file, const Reader &r) {
-    // Files of longrope often have its tensors and no type. A factor without a type, and rope.scale_linear of old files,
-    // mean linear.
-    if (file.find_tensor(kRopeLong)) return RopeParams::Scaling::longrope;
+    // Files of longrope often have its tensors and no type. A factor without a type, and rope.scale_linear of old
+    // files, mean linear.
+    if (file.find_tensor(kRopeLong) || file.find_tensor(kRopeShort)) return RopeParams::Scaling::longrope;
     const bool stretched = file.find(r.key("rope.scaling.factor")) || r.positive("rope.scale_linear", 1e6, 1) != 1;
     const std::string_view type = file.get_string(r.key("rope.scaling.type"), stretched ? "linear" : "none");
     if (type == "none") return RopeParams::Scaling::none;
@@ -127,9 +128,13 @@ RopeParams::Scaling scaling_type(const gguf::File &file, const Reader &r) {
          r.key("rope.scaling.type"), gguf::printable(type));
 }
 
-void read_rope_scaling(const gguf::File &file, const Reader &r, const Hparams &h, RopeParams &rope) {
+void read_rope_scaling(const gguf::File &file, const Reader &r, const Architecture &a, const Hparams &h,
+                       RopeParams &rope) {
     using Scaling = RopeParams::Scaling;
     rope.scaling = scaling_type(file, r);
+    if (rope.scaling == Scaling::none || rope.scaling == Scaling::linear)
+        for (std::string_view factor : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"})
+            r.only(factor, {1});
     if (rope.scaling == Scaling::none) return;
     rope.factor = r.positive_or_zero("rope.scaling.factor", 1e6, r.positive("rope.scale_linear", 1e6, 1));
     if (rope.factor == 0) rope.factor = 1;  // as files write that there is none
@@ -142,16 +147,14 @@ void read_rope_scaling(const gguf::File &file, const Reader &r, const Hparams &h
         rope.extrapolation = r.positive("rope.scaling.yarn_ext_factor", 1, 1);
         magnitude = yarn_magnitude(rope.factor);
         // mscale_all_dim: both magnitudes are there, and divide each other.
-        if (file.find(r.key("rope.scaling.yarn_log_multiplier")))
-            magnitude /= 1 + (magnitude - 1) * r.positive("rope.scaling.yarn_log_multiplier", 1e3);
-        // The model's own code does not round there.
-        rope.whole_dimensions = h.architecture != "gpt-oss";
+        magnitude /= 1 + (magnitude - 1) * r.positive_or_zero("rope.scaling.yarn_log_multiplier", 1e3);
+        magnitude *= r.positive("rope.scaling.attn_factor", 1e3, 1);
+        rope.whole_pairs = !a.has(kExactRamp);
     } else {
         const double stretch = static_cast<double>(h.context_length) / rope.original_context;
-        magnitude = longrope_magnitude(stretch, rope.original_context);
+        magnitude = r.positive("rope.scaling.attn_factor", 1e3, longrope_magnitude(stretch, rope.original_context));
     }
-    magnitude = r.positive("rope.scaling.attn_factor", 1e3, magnitude);
-    rope.magnitude = r.positive("rope.scaling.yarn_attn_factor", 1e3, magnitude);
+    rope.magnitude = r.positive("rope.scaling.yarn_attn_factor", 1e3, magnitude);  // of all, where it is there
 }
 
 void read_rope(const gguf::File &file, const Reader &r, const Architecture &a, Hparams &h) {
@@ -160,18 +163,22 @@ void read_rope(const gguf::File &file, const Reader &r, const Architecture &a, H
         fail(ErrorKind::file, "{}: {} = {} is odd; elements turn in pairs", r.path(), r.key("rope.dimension_count"),
              h.n_rot);
     h.rope.base = r.positive("rope.freq_base", 1e15, 10000);
-    read_rope_scaling(file, r, h, h.rope);
+    read_rope_scaling(file, r, a, h, h.rope);
     h.local_rope = h.rope;
-    // Gemma 3 and Olmo 3 stretch only the layers that see everything.
-    if (h.architecture == "gemma3") h.local_rope = {.base = 10000};
-    if (h.architecture == "olmo2") h.local_rope = {.base = h.rope.base};
-    h.local_rope.base = r.positive("rope.freq_base_swa", 1e15, h.local_rope.base);
+    if (a.has(kPlainLocalRope)) h.local_rope = {.base = h.rope.base, .factors = false};
+    const double local_base = a.local_rope_base > 0 ? a.local_rope_base : h.rope.base;
+    h.local_rope.base = r.positive("rope.freq_base_swa", 1e15, local_base);
+    // Models whose positions turn in no layer, or in some only.
+    if (a.has(kScales) && !file.get_bool(r.key("rope.scaling.finetuned"), true))
+        fail(ErrorKind::unsupported, "{}: {} is false; '{}' runs here with rotary positions only", r.path(),
+             r.key("rope.scaling.finetuned"), a.name);
     if (!a.has(kTemperature)) {
         r.only("attention.temperature_scale", {0});
         return;
     }
     h.temperature = r.positive_or_zero("attention.temperature_scale", 1e3);
     h.temperature_every = r.integer("rope.scaling.original_context_length", 1, kMaxContext, h.context_length);
+    r.only("attention.temperature_length", {static_cast<double>(h.temperature_every)});
     if (h.temperature != 0 && h.n_rot != h.head_dim)
         fail(ErrorKind::unsupported, "{}: {} with {} = {} of {} elements; it runs where whole heads turn", r.path(),
              r.key("attention.temperature_scale"), r.key("rope.dimension_count"), h.n_rot, h.head_dim);
@@ -185,7 +192,8 @@ void read_window(const gguf::File &file, const Reader &r, const Architecture &a,
         r.only("attention.sliding_window", {0});
         return;
     }
-    const uint32_t window = r.integer("attention.sliding_window", 0, kMaxContext, 0);
+    const uint32_t window = a.has(kNeedsWindow) ? r.integer("attention.sliding_window", 1, kMaxContext)
+                                                : r.integer("attention.sliding_window", 0, kMaxContext, a.window);
     if (window == 0) return;
     constexpr std::string_view kPattern = "attention.sliding_window_pattern";
     const gguf::Value *pattern = file.find(r.key(kPattern));
@@ -197,6 +205,9 @@ void read_window(const gguf::File &file, const Reader &r, const Architecture &a,
         for (uint32_t i = 0; i < h.n_layers; i++) h.window[i] = (*slides)[i] != 0 ? window : 0;
         return;
     }
+    if (pattern != nullptr && !pattern->as_i64())
+        fail(ErrorKind::file, "{}: {} is {} ({}); expected a period, or a flag for each of {} layers", r.path(),
+             r.key(kPattern), gguf::preview(*pattern), gguf::type_text(*pattern), h.n_layers);
     const uint32_t period = r.integer(kPattern, 0, kMaxLayers, a.window_period);
     for (uint32_t i = 0; i < h.n_layers; i++) h.window[i] = period == 0 || i % period != period - 1 ? window : 0;
 }
@@ -204,29 +215,27 @@ void read_window(const gguf::File &file, const Reader &r, const Architecture &a,
 // Factors on embeddings, residual branches, scores and logits, and the caps on the last two.
 void read_scales(const Reader &r, const Architecture &a, Hparams &h) {
     constexpr double kMost = 1e6;
-    // The two models of 27B were trained with another scale, which files do not state.
-    const bool is_27b = (h.architecture == "gemma2" && h.n_layers == 46) || (h.architecture == "gemma3" && h.n_layers == 62);
-    const double scaled_dim = is_27b ? static_cast<double>(h.n_embd) / h.n_heads : h.head_dim;
+    const double scaled_dim =
+        h.n_layers == a.layers_scaled_by_width ? static_cast<double>(h.n_embd) / h.n_heads : h.head_dim;
     h.attention_scale = r.positive_or_zero("attention.scale", kMost);
     if (h.attention_scale == 0) h.attention_scale = 1 / std::sqrt(scaled_dim);
     if (a.has(kScales)) {
         h.embedding_scale = r.positive("embedding_scale", kMost, 1);
         h.residual_scale = r.positive("residual_scale", kMost, 1);
-        h.logit_scale = r.positive("logit_scale", kMost, 1);
+        h.logit_scale = r.positive("logit_scale", kMost);
     } else {
         for (std::string_view factor : {"embedding_scale", "residual_scale", "logit_scale"}) r.only(factor, {1});
-        if (h.architecture.starts_with("gemma")) h.embedding_scale = std::sqrt(static_cast<double>(h.n_embd));
+        if (a.root_embedding) h.embedding_scale = std::sqrt(static_cast<double>(h.n_embd));
     }
     if (a.has(kSoftcap)) {
-        const bool capped = h.architecture == "gemma2";  // by default
-        h.attention_softcap = r.positive_or_zero("attn_logit_softcapping", kMost, capped ? 50 : 0);
-        h.logit_softcap = r.positive_or_zero("final_logit_softcapping", kMost, capped ? 30 : 0);
+        h.attention_softcap = r.positive_or_zero("attn_logit_softcapping", kMost, a.score_softcap);
+        h.logit_softcap = r.positive_or_zero("final_logit_softcapping", kMost, a.logit_softcap);
     } else {
         for (std::string_view cap : {"attn_logit_softcapping", "final_logit_softcapping"}) r.only(cap, {0});
     }
 }
 
-void read_experts(const Reader &r, const Architecture &a, Hparams &h) {
+void read_experts(const gguf::File &file, const Reader &r, const Architecture &a, Hparams &h) {
     if (!a.has(kExperts)) {
         const uint32_t n = r.integer("expert_count", 0, kMaxExperts, 0);
         if (n == 0) return;
@@ -251,11 +260,17 @@ void read_experts(const Reader &r, const Architecture &a, Hparams &h) {
         r.only("expert_shared_feed_forward_length", {0});
     }
     r.only("expert_weights_scale", {1, 0});  // 0: not scaled
-    // 0: the architecture's own; 1: softmax over all; 3: over the chosen
-    if (h.architecture == "gpt-oss")
-        r.only("expert_gating_func", {3, 0});
+    r.only("expert_group_count", {0, 1});
+    r.only("leading_dense_block_count", {0});
+    // 0: the architecture's own; 1: softmax over all; 3: over the chosen, which is the same scaled to sum 1
+    const bool scaled = !a.has(kPlainExpertWeights);
+    if (scaled)
+        r.only("expert_gating_func", {1, 3, 0});
     else
         r.only("expert_gating_func", {1, 0});
+    if (file.get_bool(r.key("expert_weights_norm"), scaled) != scaled)
+        fail(ErrorKind::unsupported, "{}: {} is {}; '{}' runs here with {} only", r.path(),
+             r.key("expert_weights_norm"), !scaled, a.name, scaled);
 }
 
 uint32_t read_vocab(const gguf::File &file, const Reader &r) {
@@ -285,16 +300,20 @@ Hparams read_hparams(const gguf::File &file) {
     h.architecture = a.name;
     h.n_layers = r.integer("block_count", 1, kMaxLayers);
     h.n_embd = r.integer("embedding_length", 1, kMaxWidth);
-    h.n_ff = a.has(kExperts) ? r.integer("feed_forward_length", 0, kMaxFf, 0)
-                             : r.integer("feed_forward_length", 1, kMaxFf);
+    h.n_ff =
+        a.has(kExperts) ? r.integer("feed_forward_length", 0, kMaxFf, 0) : r.integer("feed_forward_length", 1, kMaxFf);
     h.context_length = r.integer("context_length", 1, kMaxContext);
     h.rms_eps = r.positive("attention.layer_norm_rms_epsilon", 1);
     read_attention(r, h);
     read_rope(file, r, a, h);
     read_window(file, r, a, h);
     read_scales(r, a, h);
-    read_experts(r, a, h);
+    read_experts(file, r, a, h);
     h.n_vocab = read_vocab(file, r);
+    r.only("attention.clamp_kqv", {0});
+    if (file.get_bool(r.key("use_parallel_residual"), false))
+        fail(ErrorKind::unsupported, "{}: {} is true; only models whose feed-forward follows attention run", r.path(),
+             r.key("use_parallel_residual"));
     if (!file.get_bool(r.key("attention.causal"), true))
         fail(ErrorKind::unsupported, "{}: {} is false; only models that look back run", r.path(),
              r.key("attention.causal"));

@@ -9,12 +9,12 @@
 
 namespace ridge {
 
-#define ARCHITECTURE(name, id, traits, window_period) void build_##id(Builder &);
+#define ARCHITECTURE(name, id, ...) void build_##id(Builder &);
 #include "model/architectures.def"
 
 const std::vector<Architecture> &architectures() {
     static const std::vector<Architecture> list = {
-#define ARCHITECTURE(name, id, traits, window_period) {name, traits, window_period, build_##id},
+#define ARCHITECTURE(arch, id, ...) {.name = arch, .build = build_##id __VA_OPT__(, ) __VA_ARGS__},
 #include "model/architectures.def"
     };
     return list;
@@ -42,8 +42,15 @@ Program build_program(const gguf::File &file, const ModelOptions &options) {
 
 std::vector<std::string> unused_tensors(const gguf::File &file, const Program &program) {
     std::unordered_set<std::string_view> used;
-    // Their factors are in the frequencies of the rope table.
-    used.insert(kRopeFactorTensors.begin(), kRopeFactorTensors.end());
+    // Factors are in the frequencies of the rope tables.
+    for (const Node &n : program.nodes) {
+        const RopeTable *table = std::get_if<RopeTable>(&n.op);
+        if (table == nullptr) continue;
+        if (table->long_frequency.empty())
+            used.insert(kRopeFactors);
+        else
+            used.insert({kRopeShort, kRopeLong});
+    }
     // A part of a matrix is named after the whole.
     const auto whole = [](std::string_view name) { return name.substr(0, name.find('[')); };
     for (const Weight &w : program.weights) used.insert(whole(w.name));

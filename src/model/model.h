@@ -20,12 +20,13 @@ struct RopeParams {
     enum class Scaling : uint8_t { none, linear, yarn, longrope };
     double base = 10000;  // freq_base, freq_base_swa
     Scaling scaling = Scaling::none;
-    double factor = 1;                         // rope.scaling.factor
-    uint32_t original_context = 0;             // that the model was first trained for: yarn and longrope
-    double magnitude = 1;                      // of cosines and sines: the attention factor
-    double beta_fast = 32, beta_slow = 1;      // yarn: turns within the original context where its ramp starts and ends
-    double extrapolation = 1;                  // yarn: weight of the frequencies that are left as they were
-    bool whole_dimensions = true;              // yarn: the ramp starts and ends at whole pairs
+    double factor = 1;                     // rope.scaling.factor
+    uint32_t original_context = 0;         // that the model was first trained for: yarn and longrope
+    double magnitude = 1;                  // of cosines and sines: the attention factor
+    double beta_fast = 32, beta_slow = 1;  // yarn: turns within the original context where its ramp starts and ends
+    double extrapolation = 1;              // yarn: weight of the frequencies that are left as they were
+    bool whole_pairs = true;               // yarn: the ramp starts and ends at whole pairs
+    bool factors = true;                   // the factors of rope_freqs.weight count, where the file has it
     bool operator==(const RopeParams &) const = default;
 };
 
@@ -42,12 +43,12 @@ struct Hparams {
     uint32_t context_length = 0;  // that the model was trained for
     double rms_eps = 0;           // attention.layer_norm_rms_epsilon
 
-    double attention_scale = 0;   // attention.scale; 1 / sqrt(head_dim) where the file has none
+    double attention_scale = 0;  // attention.scale; 1 / sqrt(head_dim) where the file has none
 
     // Rotary positions; rope.h has the formulas.
-    uint32_t n_rot = 0;  // rope.dimension_count, even; head_dim where the file has none
-    RopeParams rope;           // of layers that see everything
-    RopeParams local_rope;     // of layers with a window
+    uint32_t n_rot = 0;     // rope.dimension_count, even; head_dim where the file has none
+    RopeParams rope;        // of layers that see everything
+    RopeParams local_rope;  // of layers with a window
 
     // Queries at position p are longer by 1 + temperature * ln(1 + floor(p / temperature_every)); 0: they are not.
     double temperature = 0;          // attention.temperature_scale
@@ -62,8 +63,9 @@ struct Hparams {
     // Experts; all zero for a model without.
     uint32_t n_experts = 0;       // expert_count
     uint32_t n_experts_used = 0;  // expert_used_count
-    uint32_t n_ff_expert = 0;     // expert_feed_forward_length; n_ff / n_experts_used where the file has none
-    uint32_t n_ff_shared = 0;     // expert_shared_feed_forward_length: of the expert that every token uses
+    uint32_t n_ff_expert = 0;  // expert_feed_forward_length; where the file has none n_ff / n_experts_used, or n_ff of
+                               // a whole layer where experts are optional
+    uint32_t n_ff_shared = 0;  // expert_shared_feed_forward_length, of the expert that every token uses; else n_ff
 };
 
 struct ModelOptions {
@@ -72,23 +74,31 @@ struct ModelOptions {
 
 class Builder;
 
-// What the forward pass of an architecture honours. A file that asks for anything else is refused.
-enum Trait : uint8_t {
-    kPlain = 0,
-    kExperts = 1,        // every layer has experts
-    kMaybeExperts = 2,   // they are optional
-    kSharedExpert = 4,   // and one that every token uses
-    kWindow = 8,         // attention.sliding_window
-    kScales = 16,        // embedding_scale, residual_scale, logit_scale
-    kSoftcap = 32,       // attn_logit_softcapping, final_logit_softcapping
-    kTemperature = 64,   // attention.temperature_scale
+// What the forward pass of an architecture honours; a file that asks for more is refused.
+enum Trait : unsigned {
+    kExperts = 1,             // every layer has experts
+    kMaybeExperts = 2,        // they are optional
+    kSharedExpert = 4,        // and one that every token uses
+    kPlainExpertWeights = 8,  // experts count with their probabilities as they are, not scaled to sum 1
+    kWindow = 16,             // attention.sliding_window
+    kNeedsWindow = 32,        // which must be there
+    kPlainLocalRope = 64,     // layers with a window do not stretch their positions
+    kScales = 128,            // embedding_scale, residual_scale, logit_scale (which must be there)
+    kSoftcap = 256,           // attn_logit_softcapping, final_logit_softcapping
+    kTemperature = 512,       // attention.temperature_scale
+    kExactRamp = 1024,        // YaRN's ramp does not start and end at whole pairs
 };
 
 struct Architecture {
-    std::string_view name;   // general.architecture
-    unsigned traits;         // of Trait
-    uint32_t window_period;  // with windows: every so many layers one sees everything; 0: none does
-    void (*build)(Builder &);
+    std::string_view name;  // general.architecture
+    void (*build)(Builder &) = nullptr;
+    unsigned traits = 0;         // of Trait
+    uint32_t window = 0;         // where the file does not say
+    uint32_t window_period = 0;  // with windows: every so many layers one sees everything; 0: none does
+    double local_rope_base = 0;  // of layers with a window, where the file does not say; 0: that of the others
+    double score_softcap = 0, logit_softcap = 0;  // where the file does not say
+    bool root_embedding = false;                  // embeddings are scaled by sqrt(n_embd)
+    uint32_t layers_scaled_by_width = 0;  // the model of so many layers scales scores by 1 / sqrt(n_embd / n_heads)
     bool has(Trait t) const { return (traits & t) != 0; }
 };
 

@@ -15,7 +15,7 @@ double pair_of(const RopeParams &rope, uint32_t n_rot, double turns) {
 // Share of pair j's plain frequency, the rest being divided by the factor: 1 for fast pairs, 0 for slow ones.
 double kept(const RopeParams &rope, uint32_t n_rot, uint32_t j) {
     double first = pair_of(rope, n_rot, rope.beta_fast), last = pair_of(rope, n_rot, rope.beta_slow);
-    if (rope.whole_dimensions) first = std::floor(first), last = std::ceil(last);
+    if (rope.whole_pairs) first = std::floor(first), last = std::ceil(last);
     first = std::max(first, 0.0), last = std::min(last, n_rot - 1.0);
     if (first == last) last += 0.001;  // a step
     return (1 - std::clamp((j - first) / (last - first), 0.0, 1.0)) * rope.extrapolation;

@@ -95,7 +95,8 @@ struct RopeTable {
     std::vector<double> frequency;  // (n_rot / 2), radians per position
     double magnitude = 1;           // the attention factor of YaRN and longrope
 
-    // temperature > 0: the magnitude at position p is `magnitude` (1 + temperature ln(1 + floor(p / temperature_every))).
+    // temperature > 0: the magnitude at position p is `magnitude` (1 + temperature ln(1 + floor(p /
+    // temperature_every))).
     double temperature = 0;
     uint32_t temperature_every = 0;
 
@@ -136,10 +137,10 @@ struct KvWrite {
     }
 };
 
-// out[i, h] = sum_j p_j v[j, g], p = softmax_j(s), s_j = scale * q[i, h] . k[j, g], g = h / (heads / kv_heads), j over the
-// positions 0 .. position[i] of the token's own sequence (its KV rows are written before).
-// softcap > 0: s_j becomes softcap * tanh(s_j / softcap).
-// sinks: the softmax has one more term, of score sinks[h], that takes part in no sum of values.
+// out[i, h] = sum_j p_j v[j, g], p = softmax_j(s), s_j = scale * q[i, h] . k[j, g], g = h / (heads / kv_heads), j over
+// the positions 0 .. position[i] of the token's own sequence (its KV rows are written before). softcap > 0: s_j becomes
+// softcap * tanh(s_j / softcap). sinks: the softmax has one more term, of score sinks[h], that takes part in no sum of
+// values.
 struct Attention {
     static constexpr std::string_view kName = "attention";
     ValueId q = kNone, out = kNone;  // (m, heads * head_dim) f32
@@ -330,8 +331,9 @@ struct MoeRoute {
     }
 };
 
-using Op = std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale,
-                        RowGate, Softmax, TopK, Normalize, MoeCombine, GatherRows, Copy, AddRmsNorm, QkNormRope, GateUp, MoeRoute>;
+using Op =
+    std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale, RowGate,
+                 Softmax, TopK, Normalize, MoeCombine, GatherRows, Copy, AddRmsNorm, QkNormRope, GateUp, MoeRoute>;
 
 // Index of an operation in Op; kind<Contract> names it in kernel tables.
 using OpKind = uint8_t;

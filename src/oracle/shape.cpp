@@ -85,17 +85,18 @@ std::vector<bool> read_pattern(const Keys &keys, const Shape &s) {
 }
 
 // The magnitude that files of longrope state as rope.scaling.attn_factor, and those of yarn as yarn_attn_factor where
-// it is not the usual one.
+// it is not the usual one. Under yarn attn_factor multiplies the usual one.
 double read_magnitude(const Keys &keys, const Shape &s, size_t context_length) {
-    for (const char *given : {"rope.scaling.yarn_attn_factor", "rope.scaling.attn_factor"})
-        if (keys.has(given)) return keys.real(given);
+    if (keys.has("rope.scaling.yarn_attn_factor")) return keys.real("rope.scaling.yarn_attn_factor");
+    const double given = keys.real("rope.scaling.attn_factor", 1);
+    if (s.scaling == RopeScaling::longrope && keys.has("rope.scaling.attn_factor")) return given;
     if (s.scaling == RopeScaling::longrope) {
         const double original = static_cast<double>(s.original_context);
         return longrope_magnitude(static_cast<double>(context_length) / original, original);
     }
     if (s.scaling != RopeScaling::yarn) return 1;
     const double all = keys.real("rope.scaling.yarn_log_multiplier", 0);  // "mscale_all_dim"; beside it "mscale" is 1
-    return yarn_magnitude(s.factor) / (s.factor <= 1 ? 1 : 1 + 0.1 * all * std::log(s.factor));
+    return given * yarn_magnitude(s.factor) / (s.factor <= 1 ? 1 : 1 + 0.1 * all * std::log(s.factor));
 }
 
 void read_rope(const gguf::File &file, const Keys &keys, Shape &s) {
@@ -164,7 +165,7 @@ Shape read_shape(const gguf::File &file) {
     const bool capped = s.arch.name == "gemma2";  // also where a file does not say so
     s.score_cap = keys.real("attn_logit_softcapping", capped ? 50 : 0);
     s.logit_cap = keys.real("final_logit_softcapping", capped ? 30 : 0);
-    s.window = keys.count("attention.sliding_window", 0);
+    s.window = keys.count("attention.sliding_window", s.arch.name == "gemma2" ? 4096 : 0);
     s.local = read_pattern(keys, s);
     s.temperature_slope = keys.real("attention.temperature_scale", 0);
     read_rope(file, keys, s);

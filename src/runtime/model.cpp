@@ -14,12 +14,12 @@ std::unique_ptr<Model> Model::open(const std::filesystem::path &path, const Open
     // A tensor that nothing reads is a part of the model that would silently be left out.
     if (const auto unused = unused_tensors(m->file_, m->program_); !unused.empty())
         fail(ErrorKind::unsupported,
-             "{}: {} of the file's tensors have no part in the forward pass of '{}', {} first; the architecture is "
-             "wrong or "
-             "a variant that is not supported",
+             "{}: {} of the file's tensors have no part in the forward pass of '{}', {} first; a variant of the "
+             "architecture that is not supported, or another one under its name",
              path.string(), unused.size(), m->hparams_.architecture, gguf::printable(unused.front()));
     if (options.tokenizer)
-        m->tokenizer_ = text::Tokenizer::from(text::vocabulary_from_gguf(m->file_, options.pre_tokenizer));
+        m->tokenizer_ = text::Tokenizer::from(
+            text::vocabulary_from_gguf(m->file_, options.pre_tokenizer, options.tokenizer_family));
     m->devices_.push_back(open_backend("cpu", {.threads = options.threads}));
     return m;
 }

@@ -17,9 +17,10 @@ namespace ridge {
 
 struct OpenOptions {
     DType kv_type = DType::f16;
-    unsigned threads = 0;       // 0: what the machine grants
-    std::string pre_tokenizer;  // overrides tokenizer.ggml.pre
-    bool tokenizer = true;      // false: weights only, for benches on synthetic files
+    unsigned threads = 0;          // 0: what the machine grants
+    std::string pre_tokenizer;     // overrides tokenizer.ggml.pre
+    std::string tokenizer_family;  // overrides tokenizer.ggml.model
+    bool tokenizer = true;         // false: weights only, for benches on synthetic files
 };
 
 class Model {

@@ -143,14 +143,31 @@ TEST(QkNormRopeRows, EqualsItsParts) {
             }
 }
 
+TEST(RopeTableRows, GrowsByTheTemperature) {
+    Bench b = bench(70, 1000);
+    RopeTable op{.out = b.value(2), .frequency = {0}, .magnitude = 1.5};
+    op.temperature = 0.2, op.temperature_every = 16;
+    run_portable(b, op);
+    const auto table = b.floats(op.out);
+    for (uint32_t i = 0; i < 70; i++) {
+        const double periods = (1000 + i) / 16;  // whole ones
+        EXPECT_FLOAT_EQ(table[2 * i], static_cast<float>(1.5 * (1 + 0.2 * std::log(1 + periods)))) << i;
+        EXPECT_EQ(table[2 * i + 1], 0);
+    }
+}
+
 struct AttentionCase {
     uint32_t heads, kv_heads, head_dim, window;
     DType type;
+    float softcap = 0;
+    bool sinks = false;
 };
 const AttentionCase kAttentions[] = {
-    {9, 3, 64, 0, DType::f16},   {9, 3, 64, 0, DType::f32}, {4, 4, 128, 0, DType::f16}, {2, 1, 80, 0, DType::f16},
-    {3, 3, 7, 0, DType::f32},    {8, 2, 33, 0, DType::f16}, {4, 2, 64, 20, DType::f16}, {4, 2, 64, 100, DType::f32},
-    {2, 1, 256, 64, DType::f16}, {1, 1, 16, 1, DType::f16},
+    {9, 3, 64, 0, DType::f16},          {9, 3, 64, 0, DType::f32},       {4, 4, 128, 0, DType::f16},
+    {2, 1, 80, 0, DType::f16},          {3, 3, 7, 0, DType::f32},        {8, 2, 33, 0, DType::f16},
+    {4, 2, 64, 20, DType::f16},         {4, 2, 64, 100, DType::f32},     {2, 1, 256, 64, DType::f16},
+    {1, 1, 16, 1, DType::f16},          {4, 2, 64, 0, DType::f16, 1.5f}, {8, 2, 33, 70, DType::f16, 0, true},
+    {6, 3, 40, 9, DType::f32, 4, true},
 };
 
 std::vector<float> kv_data(const AttentionCase &c, uint32_t pages, uint32_t seed) {
@@ -161,8 +178,16 @@ std::vector<float> kv_data(const AttentionCase &c, uint32_t pages, uint32_t seed
     return x;
 }
 
+// Below, among and above the scores.
+std::vector<float> sinks_of(const AttentionCase &c) {
+    std::vector<float> sinks;
+    for (uint32_t h = 0; h < c.heads; h++) sinks.push_back(static_cast<float>(h % 4) * 2 - 3);
+    return sinks;
+}
+
 Attention attention(Bench &b, const AttentionCase &c, const std::vector<float> &q, uint32_t pages,
                     const std::vector<float> &k, const std::vector<float> &v) {
+    const std::vector<float> sinks = sinks_of(c);
     return {.q = b.value(c.heads * c.head_dim, q),
             .out = b.value(c.heads * c.head_dim),
             .k_state = b.state(c.kv_heads * c.head_dim, c.type, pages, k),
@@ -171,7 +196,9 @@ Attention attention(Bench &b, const AttentionCase &c, const std::vector<float> &
             .kv_heads = c.kv_heads,
             .head_dim = c.head_dim,
             .scale = 1 / std::sqrt(static_cast<float>(c.head_dim)),
-            .window = c.window};
+            .window = c.window,
+            .softcap = c.softcap,
+            .sinks = c.sinks ? b.weight(sinks) : kNone};
 }
 
 // Value and error bound of one output element: the error of a score moves its weight by as much, relatively; the
@@ -193,13 +220,16 @@ std::vector<Expected> attend(const AttentionCase &c, const Attention &op, const 
             dot += term, size += std::fabs(term);
         }
         s.push_back(dot * op.scale);
-        error = std::max(error, size * op.scale * (c.head_dim / 16 + 8) * kUnit);
+        error = std::max(error, size * op.scale * (c.head_dim / 16 + 8) * kUnit + 9.01 * kUnit * c.softcap);
+        if (c.softcap > 0) s.back() = c.softcap * std::tanh(s.back() / c.softcap);
         lowest = std::min(lowest, s.back());
         top = std::max(top, s.back());
     }
+    const double sink = c.sinks ? double{sinks_of(c)[h]} : -INFINITY;
+    if (c.sinks) top = std::max(top, sink), lowest = std::min(lowest, sink);
     const double relative = 2 * error + (2 * (top - lowest) + (last - first) + 2 * (last / 64 + 1) + 16) * kUnit;
     std::vector<Expected> out(c.head_dim, {0, 0});
-    double sum = 0;
+    double sum = std::exp(sink - top);
     for (double x : s) sum += std::exp(x - top);
     for (uint32_t d = 0; d < c.head_dim; d++) {
         double size = 0;
@@ -287,8 +317,36 @@ TEST(AttentionRows, NothingOutsideTheSequenceIsRead) {
                 std::fill_n(kv.begin() + static_cast<long>(b.step.view().slot(0, p) * cols), cols, 0.5f);
             const Attention op = attention(b, c, random_floats(c.heads * c.head_dim, 3), 2, kv, kv);
             b.run(*kernel, op);
-            for (float x : b.floats(op.out)) ASSERT_NEAR(x, 0.5f, 1e-5f) << kernel->name;
+            // All values are 0.5; a sink takes a share.
+            for (float x : b.floats(op.out)) {
+                ASSERT_LT(x, 0.50001f) << kernel->name;
+                ASSERT_GT(x, c.sinks ? 0.0f : 0.49999f) << kernel->name;
+            }
         }
+}
+
+// A sink of -inf is none; one far above all scores leaves nothing; NaN shows.
+TEST(AttentionRows, ExtremeSinks) {
+    for (const Kernel *kernel : rows_for(kind<Attention>())) {
+        const AttentionCase c{4, 2, 64, 0, DType::f16};
+        Bench b = bench(3, 100);
+        const auto k = kv_data(c, 2, 1), v = kv_data(c, 2, 2), q = random_floats(3 * 4 * 64, 3);
+        Attention op = attention(b, c, q, 2, k, v);
+        b.run(*kernel, op);
+        const auto without = b.floats(op.out);
+        op.sinks = b.weight({-INFINITY, 500, NAN, -INFINITY});
+        b.run(*kernel, op);
+        const auto with = b.floats(op.out);
+        for (size_t i = 0; i < with.size(); i++) {
+            const size_t head = i / 64 % 4;
+            if (head == 1)
+                ASSERT_EQ(with[i], 0) << kernel->name;
+            else if (head == 2)
+                ASSERT_TRUE(std::isnan(with[i])) << kernel->name;
+            else
+                ASSERT_EQ(with[i], without[i]) << kernel->name;
+        }
+    }
 }
 
 TEST(AttentionRows, RefusesWhatItCannotDo) {

@@ -82,7 +82,7 @@ struct Chain {
         const WeightId w = b.weight(random_floats(n, 3));
         const auto out = [&](Rows rows = Rows::tokens) { return results.emplace_back(b.value(n, {}, rows)); };
         const ValueId sum = out(), norm = out(), y = out(), s = out(), g = out(Rows::outputs);
-        for (const Op &op : {Op(Add{a, c, sum}), Op(RmsNorm{sum, norm, w, n, 1e-6f}), Op(SiluMul{norm, sum, y}),
+        for (const Op &op : {Op(Add{a, c, sum}), Op(RmsNorm{sum, norm, w, n, 1e-6f}), Op(Glu{norm, sum, y}),
                              Op(Softmax{y, s}), Op(GatherRows{s, g})}) {
             const Kernel *best = nullptr;
             for (const Kernel *k : rows_for(static_cast<OpKind>(op.index())))

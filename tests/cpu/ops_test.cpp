@@ -29,8 +29,8 @@ TEST(Rows, NamesAreUnique) {
 TEST(Rows, LeversAndRanksFollowTheInstructionSet) {
     for (OpKind op :
          {kind<Embed>(), kind<RmsNorm>(), kind<RopeTable>(), kind<Rope>(), kind<KvWrite>(), kind<Attention>(),
-          kind<SiluMul>(), kind<Add>(), kind<Softmax>(), kind<TopK>(), kind<Normalize>(), kind<MoeCombine>(),
-          kind<GatherRows>(), kind<AddRmsNorm>(), kind<QkNormRope>(), kind<MoeRoute>()}) {
+          kind<Glu>(), kind<Add>(), kind<Scale>(), kind<RowGate>(), kind<Softmax>(), kind<TopK>(), kind<Normalize>(),
+          kind<MoeCombine>(), kind<GatherRows>(), kind<AddRmsNorm>(), kind<QkNormRope>(), kind<MoeRoute>()}) {
         int baselines = 0;
         for (const Kernel &k : cpu_kernels()) {
             if (k.op != op) continue;
@@ -77,53 +77,142 @@ TEST(RmsNormRows, BitsAndValues) {
 }
 
 TEST(AddRmsNormRows, EqualsItsParts) {
-    for (uint32_t n : kWidths) {
-        const uint32_t m = 5;
-        Bench b = bench(m);
-        const ValueId a = b.value(n, random_floats(m * n, n)), c = b.value(n, random_floats(m * n, n + 1));
-        const WeightId w = b.weight(random_floats(n, 3));
-        const AddRmsNorm fused{.a = a, .b = c, .sum = b.value(n), .out = b.value(n), .weight = w, .eps = 1e-6f};
-        expect_same_bits(b, fused);
-        const Add add{.a = a, .b = c, .out = b.value(n)};
-        expect_same_bits(b, add);
-        const RmsNorm norm{.x = add.out, .out = b.value(n), .weight = w, .width = n, .eps = 1e-6f};
-        run_portable(b, norm);
-        EXPECT_EQ(b.floats(fused.sum), b.floats(add.out));
-        EXPECT_EQ(b.floats(fused.out), b.floats(norm.out));
-        const auto x = b.floats(a), y = b.floats(c), sum = b.floats(add.out);
-        for (size_t i = 0; i < x.size(); i++) ASSERT_EQ(sum[i], x[i] + y[i]);
-    }
-}
-
-TEST(SiluMulRows, BitsOverAllMagnitudesAndSpecials) {
-    for (uint32_t n : {1u, 15u, 16u, 4099u}) {
-        const uint32_t m = 9;
-        Bench b = bench(m);
-        std::vector<float> gate(m * n), up = random_floats(m * n, 5);
-        std::mt19937 random(n);
-        for (float &g : gate) {
-            g = std::bit_cast<float>(static_cast<uint32_t>(random()));  // any exponent; rarely a NaN
-            if (std::isnan(g)) g = 1;
-            if (std::isinf(g)) g = 2;
-            if (random() % 2 == 0) g = std::fmod(g, 100.0f);
+    for (uint32_t n : kWidths)
+        for (float scale : {1.0f, 0.22f, -3.0f}) {
+            const uint32_t m = 5;
+            Bench b = bench(m);
+            const ValueId a = b.value(n, random_floats(m * n, n)), c = b.value(n, random_floats(m * n, n + 1));
+            const WeightId w = b.weight(random_floats(n, 3));
+            const AddRmsNorm fused{
+                .a = a, .b = c, .sum = b.value(n), .out = b.value(n), .weight = w, .eps = 1e-6f, .scale = scale};
+            expect_same_bits(b, fused);
+            const Add add{.a = a, .b = c, .out = b.value(n), .scale = scale};
+            expect_same_bits(b, add);
+            const RmsNorm norm{.x = add.out, .out = b.value(n), .weight = w, .width = n, .eps = 1e-6f};
+            run_portable(b, norm);
+            EXPECT_EQ(b.floats(fused.sum), b.floats(add.out));
+            EXPECT_EQ(b.floats(fused.out), b.floats(norm.out));
+            const auto x = b.floats(a), y = b.floats(c), sum = b.floats(add.out);
+            for (size_t i = 0; i < x.size(); i++) ASSERT_EQ(sum[i], std::fma(scale, y[i], x[i]));
         }
-        const SiluMul op{.gate = b.value(n, gate), .up = b.value(n, up), .out = b.value(n)};
-        expect_same_bits(b, op);
-        const auto out = b.floats(op.out);
-        for (size_t i = 0; i < out.size(); i++)
-            ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(cpu::silu(gate[i]) * up[i])) << gate[i];
+}
+
+constexpr GluKind kUnits[] = {GluKind::silu, GluKind::gelu, GluKind::clamped};
+
+// All exponents, and half of them where units bend.
+std::vector<float> all_magnitudes(size_t n, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<float> x(n);
+    for (float &v : x) {
+        v = std::bit_cast<float>(static_cast<uint32_t>(random()));
+        if (!std::isfinite(v)) v = 1;
+        if (random() % 2 == 0) v = std::fmod(v, 100.0f);
+    }
+    return x;
+}
+
+TEST(GluRows, BitsOverAllMagnitudes) {
+    for (const GluKind unit : kUnits)
+        for (uint32_t n : {1u, 15u, 16u, 4099u}) {
+            const uint32_t m = 9;
+            Bench b = bench(m);
+            const auto gate = all_magnitudes(m * n, n), up = random_floats(m * n, 5, 4);
+            const Glu op{.gate = b.value(n, gate), .up = b.value(n, up), .out = b.value(n), .kind = unit};
+            expect_same_bits(b, op);
+            const auto out = b.floats(op.out);
+            for (size_t i = 0; i < out.size(); i++) {
+                ASSERT_FALSE(std::isnan(out[i])) << gate[i] << " " << up[i];
+                if (unit == GluKind::silu) {
+                    ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(cpu::silu(gate[i]) * up[i]));
+                }
+            }
+        }
+}
+
+// Far from 0 a unit is its operand or nothing; the limits of the clamped one hold.
+TEST(GluRows, Ends) {
+    for (const Kernel *k : rows_for(kind<Glu>())) {
+        const auto run = [&](GluKind unit, float gate, float up) {
+            Bench b = bench(1);
+            const Glu op{.gate = b.value(1, {gate}), .up = b.value(1, {up}), .out = b.value(1), .kind = unit};
+            b.run(*k, op);
+            return b.floats(op.out)[0];
+        };
+        for (const GluKind unit : {GluKind::silu, GluKind::gelu}) {
+            EXPECT_EQ(run(unit, 1e30f, 1), 1e30f);
+            EXPECT_EQ(run(unit, -1e30f, 1), 0);
+            EXPECT_EQ(run(unit, INFINITY, 1), INFINITY);
+            EXPECT_EQ(run(unit, 0, 5), 0);
+        }
+        EXPECT_NEAR(run(GluKind::gelu, 1, 1), 0.841192f, 1e-6f);
+        EXPECT_NEAR(run(GluKind::gelu, -4, 1), -7.0246e-5f, 1e-9f);
+        EXPECT_EQ(run(GluKind::clamped, INFINITY, INFINITY), run(GluKind::clamped, 7, 7));
+        EXPECT_EQ(run(GluKind::clamped, 100, -INFINITY), run(GluKind::clamped, 7, -7));
+        EXPECT_NEAR(run(GluKind::clamped, 7, 7), 55.99963f, 1e-4f);
+        EXPECT_EQ(run(GluKind::clamped, -1e30f, 3), 0);
+        EXPECT_EQ(run(GluKind::clamped, 3, -1), 0);
     }
 }
 
-TEST(SiluMulRows, NanAndInfinityComeThrough) {
-    for (const Kernel *k : rows_for(kind<SiluMul>())) {
+TEST(GluRows, NanAndInfinityComeThrough) {
+    for (const Kernel *k : rows_for(kind<Glu>()))
+        for (const GluKind unit : kUnits) {
+            Bench b = bench(1);
+            std::vector<float> gate(16, 1.0f), up(16, 1.0f);
+            gate[3] = NAN, gate[5] = INFINITY, up[7] = NAN, gate[9] = -INFINITY;
+            const Glu op{.gate = b.value(16, gate), .up = b.value(16, up), .out = b.value(16), .kind = unit};
+            b.run(*k, op);
+            const auto out = b.floats(op.out);
+            EXPECT_TRUE(std::isnan(out[3]) && std::isnan(out[7]) && std::isfinite(out[0])) << k->name;
+            EXPECT_EQ(std::isinf(out[5]), unit != GluKind::clamped) << k->name;
+            EXPECT_TRUE(std::isnan(out[9])) << k->name;  // as the formula has it: -inf / inf
+        }
+}
+
+TEST(ScaleRows, BitsAndValues) {
+    for (uint32_t n : kWidths)
+        for (auto [scale, cap] : {std::pair{0.37f, 0.0f}, {1.0f, 30.0f}, {0.125f, 2.5f}, {-1.0f, 0.0f}}) {
+            const uint32_t m = 6;
+            Bench b = bench(m);
+            auto x = all_magnitudes(m * n, n);
+            const Scale op{.x = b.value(n, x), .out = b.value(n), .scale = scale, .softcap = cap};
+            expect_same_bits(b, op);
+            const auto out = b.floats(op.out);
+            for (size_t i = 0; i < x.size(); i++) {
+                const double scaled = double{x[i]} * double{scale};
+                if (cap == 0)
+                    ASSERT_EQ(out[i], static_cast<float>(scaled));
+                else
+                    ASSERT_NEAR(out[i], cap * std::tanh(scaled / cap), 9.01 * kUnit * cap) << x[i];
+            }
+        }
+}
+
+TEST(ScaleRows, NanAndInfinity) {
+    for (const Kernel *k : rows_for(kind<Scale>())) {
         Bench b = bench(1);
-        std::vector<float> gate(16, 1.0f), up(16, 1.0f);
-        gate[3] = NAN, gate[5] = INFINITY, up[7] = NAN;
-        const SiluMul op{.gate = b.value(16, gate), .up = b.value(16, up), .out = b.value(16)};
+        const Scale op{.x = b.value(4, {NAN, INFINITY, -INFINITY, -0.0f}), .out = b.value(4), .softcap = 30};
         b.run(*k, op);
         const auto out = b.floats(op.out);
-        EXPECT_TRUE(std::isnan(out[3]) && std::isinf(out[5]) && std::isnan(out[7]) && std::isfinite(out[0])) << k->name;
+        EXPECT_TRUE(std::isnan(out[0])) << k->name;
+        EXPECT_EQ(std::vector<float>(out.begin() + 1, out.end()), (std::vector<float>{30, -30, 0})) << k->name;
+    }
+}
+
+TEST(RowGateRows, BitsAndValues) {
+    for (uint32_t n : kWidths) {
+        const uint32_t m = 40;
+        Bench b = bench(m);
+        auto gate = random_floats(m, n, 3);
+        gate[5] = -200, gate[6] = 200, gate[7] = INFINITY;
+        const RowGate op{.x = b.value(n, random_floats(m * n, 2)), .out = b.value(n), .gate = b.value(1, gate)};
+        expect_same_bits(b, op);
+        const auto x = b.floats(op.x), out = b.floats(op.out);
+        for (size_t i = 0; i < x.size(); i++) {
+            const double want = x[i] / (1 + std::exp(-double{gate[i / n]}));
+            const double overflow = gate[i / n] < -88.7f ? std::fabs(want) : 0;  // of exp: a zero instead
+            ASSERT_NEAR(out[i], want, 6.01 * kUnit * std::fabs(want) + 0x1p-146 + overflow) << gate[i / n];
+        }
     }
 }
 

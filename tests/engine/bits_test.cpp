@@ -1,5 +1,6 @@
 // What the reduction orders promise for whole models: the same bits however a text is cut into steps, on any number of
 // threads, with any fusion, beside any other sequence.
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
@@ -11,7 +12,8 @@ namespace ridge::test {
 namespace {
 
 constexpr size_t kTokens = 75;  // across the border of a page
-constexpr const char *kModels[] = {"tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"};
+constexpr const char *kModels[] = {"tiny-llama",  "tiny-qwen2",  "tiny-qwen3", "tiny-qwen3moe", "tiny-qwen2moe",
+                                   "tiny-gemma2", "tiny-gemma3", "tiny-phi3",  "tiny-mistral3", "tiny-gpt-oss"};
 
 class Bits : public testing::TestWithParam<const char *> {
   protected:
@@ -42,7 +44,7 @@ class Bits : public testing::TestWithParam<const char *> {
 
 INSTANTIATE_TEST_SUITE_P(Each, Bits, testing::ValuesIn(kModels), [](const auto &tested) {
     std::string n = tested.param;
-    n[4] = '_';
+    std::replace(n.begin(), n.end(), '-', '_');
     return n;
 });
 

@@ -97,10 +97,12 @@ TEST_P(TwoDevices, EverySplitGivesTheBitsOfOneDevice) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, TwoDevices, testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"),
+INSTANTIATE_TEST_SUITE_P(Each, TwoDevices,
+                         testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-mistral3",
+                                         "tiny-gemma2", "tiny-gpt-oss"),
                          [](const auto &tested) {
                              std::string n = tested.param;
-                             n[4] = '_';
+                             std::replace(n.begin(), n.end(), '-', '_');
                              return n;
                          });
 

@@ -46,7 +46,7 @@ TEST_P(FuseModels, OperationsBeforeAndAfter) {
         EXPECT_EQ(count<Add>(f), 1U);
         EXPECT_EQ(count<RmsNorm>(f), 2U);
         EXPECT_EQ(count<QkNormRope>(f), layers);
-        EXPECT_EQ(count<Rope>(f) + count<KvWrite>(f) + count<SiluMul>(f) + count<Softmax>(f) + count<TopK>(f), 0U);
+        EXPECT_EQ(count<Rope>(f) + count<KvWrite>(f) + count<Glu>(f) + count<Softmax>(f) + count<TopK>(f), 0U);
         EXPECT_EQ(count<GateUp>(f), layers);
         EXPECT_EQ(count<MoeRoute>(f), s.experts > 0 ? layers : 0);
         EXPECT_EQ(f.logits, p.logits);
@@ -104,7 +104,7 @@ struct GateUpCase {
         h.p.inputs = {x};
         gate = h.contract(x, "gate", 32, gate_format, gate_bias);
         up = h.contract(x, "up", 32, up_format, up_bias);
-        act = h.silu_mul(gate, up, "act");
+        act = h.glu(gate, up, "act");
     }
 };
 
@@ -124,9 +124,17 @@ TEST(FuseGateUp, KeepsExpertIds) {
     Hand h;
     const ValueId x = h.value("x", 64), ids = h.value("ids", 2, 1, DType::i32);
     h.p.inputs = {x, ids};
-    h.silu_mul(h.contract_experts(x, ids, "gate", 32, 4), h.contract_experts(x, ids, "up", 32, 4), "act");
+    h.glu(h.contract_experts(x, ids, "gate", 32, 4), h.contract_experts(x, ids, "up", 32, 4), "act");
     const GateUp g = only<GateUp>(fused(h.p, {Lever::gate_up}));
     EXPECT_EQ(g.ids, ids);
+}
+
+TEST(FuseGateUp, KeepsTheUnit) {
+    for (const GluKind unit : {GluKind::silu, GluKind::gelu, GluKind::clamped}) {
+        GateUpCase c;
+        std::get<Glu>(c.h.p.nodes.back().op).kind = unit;
+        EXPECT_EQ(only<GateUp>(fused(c.h.p, {Lever::gate_up})).kind, unit);
+    }
 }
 
 TEST(FuseGateUp, LeavesWhatItMustNotTouch) {
@@ -158,29 +166,38 @@ TEST(FuseGateUp, LeavesWhatItMustNotTouch) {
         Hand h;
         const ValueId x = h.value("x", 64), y = h.value("y", 64);
         h.p.inputs = {x, y};
-        h.silu_mul(h.contract(x, "gate", 32), h.contract(y, "up", 32), "act");
+        h.glu(h.contract(x, "gate", 32), h.contract(y, "up", 32), "act");
         untouched(h, "different inputs");
     }
     {
         Hand h;
         const ValueId x = h.value("x", 64), a = h.value("a", 2, 1, DType::i32), b = h.value("b", 2, 1, DType::i32);
         h.p.inputs = {x, a, b};
-        h.silu_mul(h.contract_experts(x, a, "gate", 32, 4), h.contract_experts(x, b, "up", 32, 4), "act");
+        h.glu(h.contract_experts(x, a, "gate", 32, 4), h.contract_experts(x, b, "up", 32, 4), "act");
         untouched(h, "different experts");
+    }
+    {
+        Hand h;
+        const ValueId x = h.value("x", 64), ids = h.value("ids", 2, 1, DType::i32);
+        h.p.inputs = {x, ids};
+        h.glu(h.contract_experts(x, ids, "gate", 32, 4), h.contract_experts(x, ids, "up", 32, 4), "act");
+        Bank &up = std::get<Contract>(h.p.nodes[1].op).banks[0];
+        up.bias = h.p.add_weight({.name = "up.bias", .k = 32, .experts = 4});
+        untouched(h, "experts with biases");
     }
     {
         Hand h;
         const ValueId x = h.value("x", 64);
         h.p.inputs = {x};
         const ValueId both = h.contract(x, "gate", 32);
-        h.silu_mul(both, both, "act");
+        h.glu(both, both, "act");
         untouched(h, "gate and up are one value");
     }
     {
         Hand h;
         const ValueId x = h.value("x", 64);
         h.p.inputs = {x};
-        h.silu_mul(h.contract(x, "gate", 64), x, "act");
+        h.glu(h.contract(x, "gate", 64), x, "act");
         untouched(h, "up is no contraction");
     }
     {
@@ -339,6 +356,13 @@ TEST(FuseQkNormRope, NormsAreOptional) {
     EXPECT_EQ(only<QkNormRope>(k_only).eps, 1e-3F);
 }
 
+TEST(FuseQkNormRope, KeepsThePairs) {
+    RopeCase c({.k_pairs = RopePairs::adjacent});
+    for (Node &n : c.h.p.nodes)
+        if (Rope *r = std::get_if<Rope>(&n.op)) r->pairs = RopePairs::adjacent;
+    EXPECT_EQ(only<QkNormRope>(c.result()).pairs, RopePairs::adjacent);
+}
+
 TEST(FuseQkNormRope, LeavesWhatItMustNotTouch) {
     auto expect_untouched = [](const RopeCase &c, const char *why) {
         EXPECT_EQ(to_string(c.result()), to_string(c.h.p)) << why;
@@ -411,6 +435,13 @@ TEST(FuseAddRmsNorm, TakesBothAndKeepsTheSum) {
     EXPECT_EQ(f.out, c.out);
     EXPECT_EQ(f.eps, 1e-4F);
     EXPECT_EQ(p.weight(f.weight).name, "norm.weight");
+}
+
+TEST(FuseAddRmsNorm, KeepsTheScale) {
+    AddCase c;
+    EXPECT_EQ(only<AddRmsNorm>(fused(c.h.p, {Lever::add_rmsnorm})).scale, 1.0F);
+    std::get<Add>(c.h.p.nodes[0].op).scale = 0.22F;
+    EXPECT_EQ(only<AddRmsNorm>(fused(c.h.p, {Lever::add_rmsnorm})).scale, 0.22F);
 }
 
 TEST(FuseAddRmsNorm, OnlyTheFirstNormOfASumIsTaken) {

@@ -134,6 +134,10 @@ std::vector<Breakage> breakages() {
          qwen2(),
          [](Program &p) { p.weights[static_cast<size_t>(node_of<Contract>(p).banks[0].bias)].k = 3; },
          {"0.q.bias is not an F32 vector"}},
+        {"BiasOfOneExpert",
+         qwen3moe(),
+         [](Program &p) { node_of<Contract>(p, 5).banks[0].bias = p.add_weight({.name = "0.gate.bias", .k = 96}); },
+         {"0.gate.bias is not an F32 vector"}},
         {"ExpertsWithoutIds",
          qwen3moe(),
          [](Program &p) { node_of<Contract>(p, 5).ids = kNone; },
@@ -159,6 +163,14 @@ std::vector<Breakage> breakages() {
          llama(),
          [](Program &p) { node_of<RopeTable>(p).frequency.pop_back(); },
          {"(rope_table)", "frequencies"}},
+        {"TableLongFrequencies",
+         llama(),
+         [](Program &p) { node_of<RopeTable>(p).long_frequency = {1}; },
+         {"(rope_table)", "long frequencies"}},
+        {"TableTemperature",
+         llama(),
+         [](Program &p) { node_of<RopeTable>(p).temperature = 0.1; },
+         {"(rope_table)", "temperature"}},
         {"RopeHead", llama(), [](Program &p) { node_of<Rope>(p).head_dim = 48; }, {"(rope)", "head size"}},
         {"RopeTableWiderThanHead", llama(), [](Program &p) { node_of<Rope>(p).head_dim = 8; }, {"(rope)", "head size"}},
         {"RopeShape", llama(), [](Program &p) { value(p, node_of<Rope>(p).out).cols = 32; }, {"(rope)", "0.q_rope"}},
@@ -195,10 +207,20 @@ std::vector<Breakage> breakages() {
          llama(),
          [](Program &p) { node_of<Attention>(p).kv_heads = 1; },
          {"(attention)", "state is not kv_heads * head_dim"}},
-        {"SiluShape",
+        {"AttentionSinks",
          llama(),
-         [](Program &p) { node_of<SiluMul>(p).up = node_of<Embed>(p).out; },
-         {"(silu_mul)", "0.gate and embd have different shapes"}},
+         [](Program &p) { node_of<Attention>(p).sinks = p.add_weight({.name = "0.sinks", .k = 2}); },
+         {"(attention)", "0.sinks is not an F32 vector"}},
+        {"AttentionSinksFormat",
+         llama(),
+         [](Program &p) {
+             node_of<Attention>(p).sinks = p.add_weight({.name = "0.sinks", .format = Format::F16, .k = 4});
+         },
+         {"(attention)", "0.sinks is not an F32 vector"}},
+        {"GluShape",
+         llama(),
+         [](Program &p) { node_of<Glu>(p).up = node_of<Embed>(p).out; },
+         {"(glu)", "0.gate and embd have different shapes"}},
         {"AddShape",
          llama(),
          [](Program &p) { node_of<Add>(p).b = node_of<Contract>(p, 1).banks[0].out; },
@@ -252,6 +274,40 @@ TEST(Check, QuantizeWantsF32AndWholeBlocks) {
     h.p.values[1].type = DType::q8;
     h.p.values[0].cols = h.p.values[1].cols = 48;
     expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(quantize)", "multiple of 32"});
+}
+
+TEST(Check, ExpertsMayHaveABiasEach) {
+    Program p = forward(qwen3moe());
+    node_of<Contract>(p, 5).banks[0].bias = p.add_weight({.name = "0.gate.bias", .k = 96, .experts = 8});
+    EXPECT_NO_THROW(check(p));
+}
+
+TEST(Check, RowGateWantsOneNumberPerRow) {
+    Hand h;
+    const ValueId x = h.value("x", 64), gate = h.value("gate", 1), out = h.value("out", 64);
+    h.p.inputs = {x, gate};
+    h.push(RowGate{.x = x, .out = out, .gate = gate});
+    EXPECT_NO_THROW(check(h.p));
+    h.p.values[1].cols = 64;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(row_gate)", "more than one column"});
+    h.p.values[1].cols = 1, h.p.values[1].per_row = 2;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(row_gate)", "x and gate have different rows"});
+    h.p.values[1].per_row = 1, h.p.values[2].cols = 32;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(row_gate)", "x and out have different shapes"});
+    h.p.values[2].cols = 64, h.p.values[1].type = DType::i32;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(row_gate)", "gate has the wrong type"});
+}
+
+TEST(Check, ScaleKeepsTheShape) {
+    Hand h;
+    const ValueId x = h.value("x", 64), out = h.value("out", 64);
+    h.p.inputs = {x};
+    h.push(Scale{.x = x, .out = out, .scale = 2, .softcap = 30});
+    EXPECT_NO_THROW(check(h.p));
+    h.p.values[1].cols = 32;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(scale)", "x and out have different shapes"});
+    h.p.values[1].cols = 64, h.p.values[1].type = DType::f16;
+    expect_words(thrown<std::logic_error>([&] { check(h.p); }), {"(scale)", "out has the wrong type"});
 }
 
 TEST(Check, CopyMayReadAnotherDeviceButNotChangeTheValue) {

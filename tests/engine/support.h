@@ -104,9 +104,9 @@ class Hand {
         push(Add{a, b, out});
         return out;
     }
-    ValueId silu_mul(ValueId gate, ValueId up, const std::string &name) {
+    ValueId glu(ValueId gate, ValueId up, const std::string &name) {
         const ValueId out = like(name, gate);
-        push(SiluMul{gate, up, out});
+        push(Glu{gate, up, out});
         return out;
     }
     std::pair<ValueId, ValueId> route(ValueId logits, uint32_t used, const std::string &name, bool normalize = true) {
@@ -151,7 +151,7 @@ inline Program forward(const Shape &s) {
         if (s.experts == 0) {
             const ValueId gate = h.contract(ffn, at + "gate", s.ff, s.format);
             const ValueId up = h.contract(ffn, at + "up", s.ff, s.format);
-            x = h.add(x, h.contract(h.silu_mul(gate, up, at + "act"), at + "down", s.embd, s.format), at + "residual");
+            x = h.add(x, h.contract(h.glu(gate, up, at + "act"), at + "down", s.embd, s.format), at + "residual");
             continue;
         }
         const auto [ids, weights] =
@@ -159,7 +159,7 @@ inline Program forward(const Shape &s) {
         const ValueId gate = h.contract_experts(ffn, ids, at + "gate", s.ff, s.experts, s.format);
         const ValueId up = h.contract_experts(ffn, ids, at + "up", s.ff, s.experts, s.format);
         const ValueId down =
-            h.contract_experts(h.silu_mul(gate, up, at + "act"), ids, at + "down", s.embd, s.experts, s.format);
+            h.contract_experts(h.glu(gate, up, at + "act"), ids, at + "down", s.embd, s.experts, s.format);
         const ValueId moe = h.value(at + "moe", s.embd);
         h.push(MoeCombine{down, weights, moe});
         x = h.add(x, moe, at + "residual");

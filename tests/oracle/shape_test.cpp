@@ -122,7 +122,8 @@ TEST(OracleShape, LayersWithAWindow) {
     EXPECT_EQ(locals({.arch = "gpt-oss", .counts = window}), "10101010");
     EXPECT_EQ(locals({.arch = "gemma3", .counts = window}), "11111011");
     EXPECT_EQ(locals({.arch = "olmo2", .counts = window}), "11101110");
-    EXPECT_EQ(locals({.arch = "gemma2"}), "00000000");
+    EXPECT_EQ(locals({.arch = "gemma2"}), "10101010");  // of 4096, also where a file does not say so
+    EXPECT_EQ(locals({.arch = "phi3"}), "00000000");
     EXPECT_EQ(locals({.arch = "phi3", .counts = {{"attention.sliding_window", 0}}}), "00000000");
 
     std::map<std::string, uint32_t> period = window;

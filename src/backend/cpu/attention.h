@@ -202,7 +202,8 @@ struct AttentionTile {
                 first = start(i) < first ? start(i) : first;
                 last = position(i) > last ? position(i) : last;
                 for (uint32_t g = 0; g < group(); g++) {
-                    state(i, g) = sinks == nullptr ? OnlineSoftmax{-__builtin_inff(), 0.0f} : OnlineSoftmax{sinks[g], 1.0f};
+                    state(i, g) =
+                        sinks == nullptr ? OnlineSoftmax{-__builtin_inff(), 0.0f} : OnlineSoftmax{sinks[g], 1.0f};
                     for (uint32_t d = 0; d < op.head_dim; d++) out[head(i, g) + d] = 0.0f;
                 }
             }
@@ -252,8 +253,8 @@ struct AttentionTile {
                 if (position(i) < base || start(i) >= base + kAttentionBlock) continue;
                 const uint32_t first = start(i) > base ? start(i) - base : 0, last = in_block(position(i), base);
                 for (uint32_t g = 0; g < group(); g++)
-                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, {op.scale, op.softcap}, first, last,
-                                 state(i, g), view.ptr<float>(op.out) + head(i, g));
+                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, {op.scale, op.softcap}, first,
+                                 last, state(i, g), view.ptr<float>(op.out) + head(i, g));
             }
         }
     };

@@ -109,8 +109,9 @@ Work contract_work(const LaunchView &view, uint32_t tile) {
         Matrix &m = w.matrix[i];
         m.format = weight.format, m.row_bytes = row_bytes(weight.format, w.k);
         m.rows = view.weight(bank.weight[i]) + (size_t{expert} * w.n + first) * m.row_bytes;
-        m.bias = bank.bias == kNone ? nullptr
-                                    : reinterpret_cast<const float *>(view.weight(bank.bias)) + size_t{expert} * w.n + first;
+        m.bias = bank.bias == kNone
+                     ? nullptr
+                     : reinterpret_cast<const float *>(view.weight(bank.bias)) + size_t{expert} * w.n + first;
     }
     if (view.program.value(l.x).type == DType::q8) {
         const Q8View q8 = view.q8(l.x);

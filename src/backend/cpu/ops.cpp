@@ -43,7 +43,9 @@ struct RopeTableTile {
             float *out = view.ptr<float>(op.out) + i * cols;
             const int32_t position = view.step.position()[i];
             double magnitude = op.magnitude;
-            if (op.temperature > 0) magnitude *= 1 + op.temperature * std::log(1 + std::floor(position / static_cast<double>(op.temperature_every)));
+            if (op.temperature > 0)
+                magnitude *=
+                    1 + op.temperature * std::log(1 + std::floor(position / static_cast<double>(op.temperature_every)));
             for (size_t j = 0; j < op.frequency.size(); j++) {
                 const double angle = position * op.frequency[j];
                 out[2 * j] = static_cast<float>(std::cos(angle) * magnitude);
