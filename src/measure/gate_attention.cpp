@@ -68,26 +68,41 @@ Reals round_to(DType type, Reals x) {
 
 // ---- rope
 
-void try_rope_table(Trial &trial, uint32_t n_rot, double base, double magnitude) {
+struct Temperature {
+    double slope = 0;  // 0: none
+    uint32_t every = 0;
+};
+
+void try_rope_table(Trial &trial, uint32_t n_rot, double base, double magnitude, Temperature temperature = {}) {
     Problem p;
     RopeTable op;
     op.out = add_value(p, "out", n_rot);
-    op.magnitude = magnitude;
+    op.magnitude = magnitude, op.temperature = temperature.slope, op.temperature_every = temperature.every;
     for (uint32_t j = 0; j < n_rot / 2; j++) op.frequency.push_back(std::pow(base, -2.0 * j / n_rot));
+    // What a kernel must not read: a session chooses before there is a step.
+    op.long_frequency.assign(op.frequency.size(), 0.5), op.long_above = 10;
     p.program.nodes = {{op, 0, 0}};
-    p.name = fmt::format("n_rot={} base={} magnitude={}", n_rot, base, magnitude);
+    p.name = fmt::format("n_rot={} base={} magnitude={} temperature={}/{}", n_rot, base, magnitude, temperature.slope,
+                         temperature.every);
     p.steps = step_sizes(trial.options().quick, 70);
-    for (uint32_t i = 0; i < 70; i++) p.tokens.push_back({0, i * i * 27 + i, i % 2, true});  // up to 128,000
+    // Up to 128,000; a third begin a period of eight, a third end one.
+    for (uint32_t i = 0; i < 70; i++) {
+        const uint32_t far = i * i * 27 + i, position = i % 3 == 0 ? far : far / 8 * 8 + 7 * (i % 3 - 1);
+        p.tokens.push_back({0, position, i % 2, true});
+    }
     p.fill = [op](Problem &q) {
-        Reals want, angles;
-        for (const Token &t : q.tokens)
+        Reals want, angles, sizes;
+        for (const Token &t : q.tokens) {
+            const uint32_t periods = op.temperature_every == 0 ? 0 : t.position / op.temperature_every;
+            const double size = op.magnitude * (1 + op.temperature * std::log1p(periods));
             for (const double f : op.frequency) {
                 const double angle = t.position * f;
-                want.push_back(static_cast<double>(std::cos(static_cast<long double>(angle)) * op.magnitude));
-                want.push_back(static_cast<double>(std::sin(static_cast<long double>(angle)) * op.magnitude));
-                angles.insert(angles.end(), 2, angle);
+                want.push_back(static_cast<double>(std::cos(static_cast<long double>(angle)) * size));
+                want.push_back(static_cast<double>(std::sin(static_cast<long double>(angle)) * size));
+                angles.insert(angles.end(), 2, angle), sizes.insert(sizes.end(), 2, size);
             }
-        q.expect(op.out, want, [=](Order, size_t i) { return bound::rope_table(want[i], angles[i], op.magnitude); });
+        }
+        q.expect(op.out, want, [=](Order, size_t i) { return bound::rope_table(want[i], angles[i], sizes[i]); });
     };
     trial.run(p);
 }
@@ -300,6 +315,8 @@ struct AttentionShape {
     uint32_t tokens;
     uint32_t window = 0;
     double q_scale = 1;
+    float softcap = 0;
+    bool sinks = false;
 };
 
 // One token against its own sequence.
@@ -308,7 +325,7 @@ struct Seen {
     uint32_t visible = 0;
 };
 Seen look(const Problem &p, const AttentionShape &s, const Attention &op, size_t token, RealSpan q, RealSpan k,
-          RealSpan v) {
+          RealSpan v, RealSpan sinks) {
     const Token &t = p.tokens[token];
     const size_t cols = size_t{s.kv_heads} * s.head_dim, q_cols = size_t{s.heads} * s.head_dim;
     Seen seen;
@@ -322,9 +339,29 @@ Seen look(const Problem &p, const AttentionShape &s, const Attention &op, size_t
     }
     seen.visible = static_cast<uint32_t>(positions.size());
     const auto here = static_cast<int32_t>(t.position);
-    seen.result = oracle::attention({s.heads, s.kv_heads, s.head_dim, s.head_dim, op.scale},
-                                    q.subspan(token * q_cols, q_cols), keys, values, {&here, 1}, positions);
+    oracle::AttentionShape shape{s.heads, s.kv_heads, s.head_dim, s.head_dim, op.scale};
+    shape.softcap = s.softcap, shape.sinks = sinks;
+    seen.result = oracle::attention(shape, q.subspan(token * q_cols, q_cols), keys, values, {&here, 1}, positions);
     return seen;
+}
+
+// A sink for every head: among the scores, equal to one of them (that of the first token with itself), far above all,
+// far below, none at all. Neighbours differ.
+Reals sinks_for(const Problem &p, const AttentionShape &s, const Attention &op, Random &random, RealSpan q,
+                RealSpan k) {
+    Reals sinks;
+    const Token &t = p.tokens[0];
+    for (uint32_t h = 0; h < s.heads; h++) {
+        double score = 0;
+        const double *key =
+            &k[(slot(p, t.sequence, t.position) * s.kv_heads + h / (s.heads / s.kv_heads)) * s.head_dim];
+        for (uint32_t d = 0; d < s.head_dim; d++) score += q[size_t{h} * s.head_dim + d] * key[d];
+        score *= static_cast<double>(op.scale);
+        if (s.softcap > 0) score = oracle::softcap(score, s.softcap);
+        const double choices[] = {2 * random.normal(), score, 12, 300, -300, -INFINITY, -1e30};
+        sinks.push_back(static_cast<float>(choices[h % 7]));
+    }
+    return sinks;
 }
 
 // Keys and values of every position up to the last token of its sequence; elsewhere numbers that would show.
@@ -350,16 +387,18 @@ void fill_attention(Problem &p, const Attention &op, const AttentionShape &s) {
     const Reals k = history(p, random, s, 1), v = history(p, random, s, 1);
     p.inputs = {{op.q, q}};
     p.states = {{op.k_state, k}, {op.v_state, v}};
+    Reals sinks;
+    if (s.sinks) sinks = sinks_for(p, s, op, random, q, k), p.set_weight(op.sinks, f32_weight(sinks));
     double largest_v = 0;
     for (const double x : v) largest_v = std::max(largest_v, std::fabs(x));
     Reals want;
     std::vector<bound::AttentionCase> cases;
     for (size_t t = 0; t < p.tokens.size(); t++) {
-        const Seen seen = look(p, s, op, t, q, k, v);
+        const Seen seen = look(p, s, op, t, q, k, v, sinks);
         want.insert(want.end(), seen.result.sum.begin(), seen.result.sum.end());
         for (size_t i = 0; i < seen.result.sum.size(); i++)
             cases.push_back({s.head_dim, seen.visible, seen.result.score_magnitude[i / s.head_dim],
-                             seen.result.magnitude[i], largest_v});
+                             seen.result.magnitude[i], largest_v, s.softcap, s.sinks ? sinks[i / s.head_dim] : 0});
     }
     p.expect(op.out, want, [=](Order o, size_t i) { return bound::attention(o, cases[i], want[i]); });
     for (const StateId id : {op.k_state, op.v_state}) {
@@ -377,10 +416,11 @@ void try_attention(Trial &trial, const AttentionShape &s) {
     op.k_state = add_state(p, "k_state", s.kv_heads * s.head_dim, s.type);
     op.v_state = add_state(p, "v_state", s.kv_heads * s.head_dim, s.type);
     op.heads = s.heads, op.kv_heads = s.kv_heads, op.head_dim = s.head_dim, op.window = s.window;
-    op.scale = static_cast<float>(1 / std::sqrt(s.head_dim));
+    op.scale = static_cast<float>(1 / std::sqrt(s.head_dim)), op.softcap = s.softcap;
+    if (s.sinks) op.sinks = p.program.add_weight({"sinks", Format::F32, 1, s.heads, 1, nullptr});
     p.program.nodes = {{op, 0, 0}};
-    p.name = fmt::format("{}: {}/{} heads of {}, {}, window {}", s.name, s.heads, s.kv_heads, s.head_dim, name(s.type),
-                         s.window);
+    p.name = fmt::format("{}: {}/{} heads of {}, {}, window {}, cap {}{}", s.name, s.heads, s.kv_heads, s.head_dim,
+                         name(s.type), s.window, s.softcap, s.sinks ? ", sinks" : "");
     p.steps = step_sizes(trial.options().quick, s.tokens);
     p.tokens = interleaved(s.start, s.tokens);
     p.fill = [op, &s](Problem &q) { fill_attention(q, op, s); };
@@ -393,6 +433,7 @@ void try_rope_table(Trial &trial) {
     if (!trial.wants(kind<RopeTable>())) return;
     try_rope_table(trial, 64, 10000, 1), try_rope_table(trial, 2, 10000, 1);
     try_rope_table(trial, 128, 1e6, 1.2), try_rope_table(trial, 40, 100000, 1);
+    try_rope_table(trial, 64, 1e6, 1, {0.1, 16384}), try_rope_table(trial, 16, 1e4, 1.3, {0.5, 8});
 }
 
 void try_rope(Trial &trial) {
@@ -418,6 +459,7 @@ void try_qk_norm_rope(Trial &trial) {
         try_qk_norm_rope(trial, {4, 2, 64, 64, halves, type, true, true});
         try_qk_norm_rope(trial, {9, 3, 64, 64, adjacent, type, false, false});
         try_qk_norm_rope(trial, {2, 2, 40, 24, halves, type, true, false});
+        try_qk_norm_rope(trial, {4, 2, 32, 32, adjacent, type, true, true});
         try_qk_norm_rope(trial, {8, 1, 128, 128, halves, type, false, true});
     }
 }
@@ -434,7 +476,16 @@ void try_attention(Trial &trial) {
         try_attention(trial, {"window", 4, 2, 80, type, {10, 130}, 20, 64});
         try_attention(trial, {"small window", 2, 1, 16, type, {0, 63}, 12, 3});
         try_attention(trial, {"large scores", 4, 4, 64, type, {250, 5}, 16, 0, 100});
+        try_attention(trial, {"soft cap", 4, 2, 64, type, many, 5, 0, 1, 1.5f});
+        try_attention(trial, {"capped large scores", 4, 1, 32, type, {62, 5}, 12, 0, 100, 20});
+        try_attention(trial, {"sinks", 14, 2, 64, type, {0, 61}, 10, 0, 1, 0, true});
+        try_attention(trial, {"sinks, window over a page's end", 7, 1, 24, type, {60, 125}, 12, 9, 1, 0, true});
+        try_attention(trial, {"all of them", 14, 7, 40, type, {0, 130}, 18, 65, 3, 4, true});
         if (quick) continue;
+        try_attention(trial, {"own position only", 7, 7, 32, type, {0, 63}, 10, 1, 1, 0, true});
+        try_attention(trial, {"a page", 4, 2, 64, type, {60, 200}, 40, 64, 1, 50});
+        try_attention(trial, {"wide head", 4, 1, 256, type, {0, 120}, 20, 32, 1, 30});
+        try_attention(trial, {"large scores and sinks", 14, 2, 64, type, {250, 5}, 16, 0, 100, 0, true});
         try_attention(trial, {"tiny head", 6, 2, 5, type, many, 40});
         try_attention(trial, {"late prefill", 4, 2, 128, type, {231}, 69});
         try_attention(trial, {"interleaved", 3, 1, 80, type, {0, 57, 128}, 66, 100});

@@ -181,7 +181,8 @@ void try_contract(Trial &trial, const Shape &s, DType input) {
         Bank &bank = op.banks[b];
         bank.weight = add_matrix(p, s, b);
         if (s.biases >> b & 1) {
-            bank.bias = p.program.add_weight({fmt::format("bias{}", b), Format::F32, 1, s.n[b], 1, nullptr});
+            const uint32_t experts = moe_of(s.experts).experts;
+            bank.bias = p.program.add_weight({fmt::format("bias{}", b), Format::F32, 1, s.n[b], experts, nullptr});
             p.name += " bias";
         }
         Value out = f.out;
@@ -199,10 +200,12 @@ void try_contract(Trial &trial, const Shape &s, DType input) {
             Product y = product(w, decode(w), input, q.inputs[0].numbers, to);
             const bool has_bias = bank.bias != kNone;
             if (has_bias) {
-                const Reals bias = normals(random, w.n);
+                const Reals bias = normals(random, size_t{w.experts} * w.n);
                 q.set_weight(bank.bias, f32_weight(bias));
-                for (size_t i = 0; i < y.sum.size(); i++)
-                    y.sum[i] += bias[i % w.n], y.magnitude[i] += std::fabs(bias[i % w.n]);
+                for (size_t i = 0; i < y.sum.size(); i++) {
+                    const double b_i = bias[static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n];
+                    y.sum[i] += b_i, y.magnitude[i] += std::fabs(b_i);
+                }
             }
             Reals want = y.sum;
             q.expect(bank.out, std::move(want),
@@ -212,11 +215,12 @@ void try_contract(Trial &trial, const Shape &s, DType input) {
     trial.run(p);
 }
 
-void try_gate_up(Trial &trial, const Shape &s, DType input) {
+void try_gate_up(Trial &trial, const Shape &s, DType input, GluKind unit) {
     Problem p;
     const Frame f = frame(p, s, input);
+    p.name += fmt::format(" {}", name(unit));
     GateUp op;
-    op.x = f.x, op.ids = f.ids;
+    op.x = f.x, op.ids = f.ids, op.kind = unit;
     op.gate = add_matrix(p, s, 0), op.up = add_matrix(p, s, 1);
     Value out = f.out;
     out.cols = s.n[0];
@@ -231,9 +235,10 @@ void try_gate_up(Trial &trial, const Shape &s, DType input) {
             return product(w, decode(w), input, q.inputs[0].numbers, to);
         };
         Product gate = multiply(op.gate), up = multiply(op.up);
-        const Reals want = oracle::silu_mul(gate.sum, up.sum);
-        q.expect(op.out, want, [want, gate = std::move(gate), up = std::move(up)](Order o, size_t i) {
-            return bound::gate_up(gate.sum[i], gate.bound(o, i, false), up.sum[i], up.bound(o, i, false), want[i]);
+        const Reals want = glu(op.kind, gate.sum, up.sum);
+        q.expect(op.out, want, [want, unit = op.kind, gate = std::move(gate), up = std::move(up)](Order o, size_t i) {
+            return bound::gate_up(unit, gate.sum[i], gate.bound(o, i, false), up.sum[i], up.bound(o, i, false),
+                                  want[i]);
         });
     };
     trial.run(p);
@@ -266,9 +271,9 @@ std::vector<Shape> shapes(Format f, bool quick) {
         {"two banks", several, {17, 5}, partners(f, several, 2), 2, Experts::none, false, some, 1},
         {"three banks", 256, {1, 40, 7}, partners(f, 256, 3), 5, Experts::none, false, some, 2},
         {"outputs", several, {19}, {f}, 0, Experts::none, true, some, 0},
-        {"experts", 256, {18}, {f}, 0, Experts::few, false, some, 3},
-        {"experts, x per slot", several, {5}, {f}, 1, Experts::per_slot, false, some, 4},
-        {"many experts", one, {6}, {f}, 0, Experts::many, false, {1, 2, 3, 7}, 1},
+        {"experts", 256, {18}, {f}, 1, Experts::few, false, some, 3},
+        {"experts, x per slot", several, {5}, {f}, 0, Experts::per_slot, false, some, 4},
+        {"many experts", one, {6}, {f}, 1, Experts::many, false, {1, 2, 3, 7}, 1},
     };
     if (quick) {
         s.push_back({"long", many, {9}, {f}, 0, Experts::none, false, {1, 9, 33}, 0});
@@ -276,7 +281,7 @@ std::vector<Shape> shapes(Format f, bool quick) {
         s.push_back({"long", many, {66}, {f}, 0, Experts::none, false, all, 0});
         s.push_back({"one row", several, {1}, {f}, 0, Experts::none, false, all, 5});
         if (floats) s.push_back({"k = 1", 1, {33}, {f}, 1, Experts::none, false, some, 0});
-        s.push_back({"three experts", several, {20, 3, 33}, partners(f, several, 3), 0, Experts::few, false, some, 2});
+        s.push_back({"three experts", several, {20, 3, 33}, partners(f, several, 3), 2, Experts::few, false, some, 2});
     }
     return s;
 }
@@ -299,12 +304,15 @@ void try_contract(Trial &trial) {
     each_shape(trial, kind<Contract>(), [&](const Shape &s, DType input) { try_contract(trial, s, input); });
 }
 
+// Every unit in turn, so that each meets every format, and both plain and routed rows.
 void try_gate_up(Trial &trial) {
+    constexpr GluKind kUnits[] = {GluKind::silu, GluKind::gelu, GluKind::clamped};
+    size_t turn = 0;
     each_shape(trial, kind<GateUp>(), [&](Shape s, DType input) {
         if (s.n.size() == 3) return;
         s.formats = partners(s.formats[0], s.k, 2);
         s.n.assign(2, s.n[0]);
-        try_gate_up(trial, s, input);
+        try_gate_up(trial, s, input, kUnits[turn++ % 3]);
     });
 }
 

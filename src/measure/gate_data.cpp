@@ -262,6 +262,15 @@ Reals quantize(size_t rows, size_t k, RealSpan x) {
     return q;
 }
 
+Reals glu(GluKind kind, RealSpan gate, RealSpan up) {
+    if (kind == GluKind::gelu) return oracle::gelu_mul(gate, up);
+    return kind == GluKind::clamped ? oracle::clamped_mul(gate, up) : oracle::silu_mul(gate, up);
+}
+
+std::string_view name(GluKind kind) {
+    return kind == GluKind::gelu ? "gelu" : kind == GluKind::clamped ? "clamped" : "silu";
+}
+
 uint16_t to_f16(double x) {
     const auto sign = static_cast<uint16_t>(std::signbit(x) ? 0x8000 : 0);
     const double size = std::fabs(x);

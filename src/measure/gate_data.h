@@ -8,9 +8,11 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/program.h"
+#include "op/op.h"
 #include "oracle/ops.h"
 
 namespace ridge::gate {
@@ -86,6 +88,10 @@ std::vector<std::byte> pack(DType type, uint32_t cols, size_t rows, RealSpan num
 // rounded to the nearest integer, ties to even, and held within +-127 (a subnormal scale is inexact); scale 0 has
 // codes 0.
 Reals quantize(size_t rows, size_t k, RealSpan x);
+
+// The unit of `kind`, and what reports call it: "gelu".
+Reals glu(GluKind kind, RealSpan gate, RealSpan up);
+std::string_view name(GluKind kind);
 
 uint16_t to_f16(double x);  // to nearest, ties to even
 double from_f16(uint16_t pattern);

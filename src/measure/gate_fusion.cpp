@@ -53,18 +53,19 @@ struct Example {
 struct Rule {
     Lever lever;
     OpKind makes;
-    void (*build)(Example &, Format);
+    uint32_t variants;  // of its program
+    void (*build)(Example &, Format, uint32_t variant);
 };
 
-void build_qkv(Example &e, Format f) {
+void build_qkv(Example &e, Format f, uint32_t) {
     const ValueId x = e.input("x", 256);
     e.outputs = {e.contract(x, e.weight(f, 24, 256), kNone, e.weight(Format::F32, 1, 24)),
                  e.contract(x, e.weight(f, 9, 256)), e.contract(x, e.weight(f, 9, 256))};
 }
 
-void build_gate_up(Example &e, Format f) {
+// Plain, and with experts. A variant is a unit.
+void build_gate_up(Example &e, Format f, uint32_t unit) {
     const ValueId x = e.input("x", 256), logits = e.input("logits", 6);
-    // Plain, and with experts.
     for (const bool routed : {false, true}) {
         ValueId ids = kNone;
         if (routed) {
@@ -75,23 +76,25 @@ void build_gate_up(Example &e, Format f) {
         const ValueId gate = e.contract(x, e.weight(f, 37, 256, experts), ids);
         const ValueId up = e.contract(x, e.weight(f, 37, 256, experts), ids);
         const ValueId out = e.value("out", 37, routed ? 2 : 1);
-        e.add(SiluMul{gate, up, out});
+        e.add(Glu{gate, up, out, static_cast<GluKind>(unit)});
         e.outputs.push_back(out);
     }
 }
 
-void build_add_rmsnorm(Example &e, Format) {
+// The second variant scales what it adds.
+void build_add_rmsnorm(Example &e, Format, uint32_t variant) {
     const ValueId a = e.input("a", 131), b = e.input("b", 131), sum = e.value("sum", 131), out = e.value("out", 131);
-    e.add(Add{a, b, sum});
+    e.add(Add{a, b, sum, variant == 0 ? 1 : 0.22f});
     e.add(RmsNorm{sum, out, e.weight(Format::F32, 1, 131), 131, 1e-5f});
     e.outputs = {sum, out};
 }
 
-void build_qk_norm_rope(Example &e, Format) {
+// Variants turn halves and adjacent pairs.
+void build_qk_norm_rope(Example &e, Format, uint32_t variant) {
     constexpr uint32_t kHead = 40, kQ = 3 * kHead, kKv = kHead;
     for (const bool norms : {true, false}) {
         const ValueId v = e.input("v", kKv), table = e.value("table", 32);
-        e.add(RopeTable{table, std::vector<double>(16, 0.1), 1});
+        e.add(RopeTable{table, std::vector<double>(16, 0.1), 1.2});
         auto turned = [&](const char *name, uint32_t cols) {
             ValueId x = e.input(name, cols);
             if (norms) {
@@ -100,7 +103,7 @@ void build_qk_norm_rope(Example &e, Format) {
                 x = normed;
             }
             const ValueId out = e.value("turned", cols);
-            e.add(Rope{x, out, table, kHead, RopePairs::halves});
+            e.add(Rope{x, out, table, kHead, variant == 0 ? RopePairs::halves : RopePairs::adjacent});
             return out;
         };
         const ValueId q = turned("q", kQ), k = turned("k", kKv);
@@ -113,7 +116,7 @@ void build_qk_norm_rope(Example &e, Format) {
     }
 }
 
-void build_moe_route(Example &e, Format) {
+void build_moe_route(Example &e, Format, uint32_t) {
     for (const bool normalize : {true, false}) {
         const ValueId x = e.input("logits", 61), p = e.value("p", 61), ids = e.value("ids", 8, 1, DType::i32);
         ValueId weights = e.value("weights", 8);
@@ -129,11 +132,11 @@ void build_moe_route(Example &e, Format) {
 }
 
 constexpr Rule kRules[] = {
-    {Lever::qkv, kind<Contract>(), build_qkv},
-    {Lever::gate_up, kind<GateUp>(), build_gate_up},
-    {Lever::add_rmsnorm, kind<AddRmsNorm>(), build_add_rmsnorm},
-    {Lever::qk_norm_rope, kind<QkNormRope>(), build_qk_norm_rope},
-    {Lever::moe_route, kind<MoeRoute>(), build_moe_route},
+    {Lever::qkv, kind<Contract>(), 1, build_qkv},
+    {Lever::gate_up, kind<GateUp>(), 3, build_gate_up},
+    {Lever::add_rmsnorm, kind<AddRmsNorm>(), 2, build_add_rmsnorm},
+    {Lever::qk_norm_rope, kind<QkNormRope>(), 2, build_qk_norm_rope},
+    {Lever::moe_route, kind<MoeRoute>(), 1, build_moe_route},
 };
 
 // Launches that stay, as a rule makes fewer of them.
@@ -192,9 +195,9 @@ std::vector<LeverSet> variants(const Backend &backend, LeverSet base, Lever rule
     return sets;
 }
 
-void gate_rule(Backend &backend, const Rule &rule, Format f, bool quick, GateRow &row) {
+void gate_rule(Backend &backend, const Rule &rule, Format f, uint32_t variant, bool quick, GateRow &row) {
     Example e;
-    rule.build(e, f);
+    rule.build(e, f, variant);
     row.formats = row.formats | FormatSet{f};
     auto bad = [&](std::string what) {
         row.result.nbad++;
@@ -214,8 +217,9 @@ void gate_rule(Backend &backend, const Rule &rule, Format f, bool quick, GateRow
                     if (!fused.has_kind || fused.nodes >= plain.nodes)
                         bad(fmt::format("the rule fuses nothing, levers {}", levers.to_string()));
                     if (fused.bytes != plain.bytes)
-                        bad(fmt::format("{} {} with {} tokens: levers {} and {} differ", info(f).name,
-                                        e.program.value(output).name, m, levers.to_string(), base.to_string()));
+                        bad(fmt::format("{} {} of variant {} with {} tokens: levers {} and {} differ", info(f).name,
+                                        e.program.value(output).name, variant, m, levers.to_string(),
+                                        base.to_string()));
                 }
             }
     }
@@ -235,7 +239,8 @@ GateReport gate_fusions(Backend &backend, const GateOptions &options) {
         std::vector<Format> formats = {Format::F32, Format::Q4_K, Format::Q6_K, Format::Q8_0};
         if (!has_weights) formats = {Format::F32};
         if (options.format) formats = {*options.format};
-        for (const Format f : formats) gate_rule(backend, rule, f, options.quick, row);
+        for (const Format f : formats)
+            for (uint32_t v = 0; v < rule.variants; v++) gate_rule(backend, rule, f, v, options.quick, row);
         row.n_formats = has_weights ? formats.size() : 0;
         if (!has_weights) row.formats = {};
         report.rows.push_back(std::move(row));

@@ -6,8 +6,7 @@
 // 10^9). e is a sum over the stages of the model (per layer: four contraction inputs and the attention; then the
 // output):
 //   f32 activations: each contraction adds at most (k/16 + 8) roundings of u = 2^-24 in a row;
-//   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32, and
-//   a
+//   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32. A
 //     normal block's maximum is 2.1 of its rms on average, 4 at most in practice: e_q = 4 / 127 / sqrt(12) = 0.9%;
 //   KV in f16: 2^-11 / sqrt(3) for each of k and v.
 // Independent errors add as squares. Synthetic models are made so that a relative error passes the layers unamplified,
@@ -26,14 +25,20 @@
 #include <vector>
 
 #include "measure/gate.h"
+#include "model/model.h"
 #include "oracle/forward.h"
 
 namespace ridge {
 
+// e of a program, plain or fused. `int8`: activations meet block formats as int8.
+double expected_error(const Program &p, const Hparams &h, bool int8, DType kv);
+
 // One model file and its logits in double over a few random tokens, computed once.
 class ModelOracle {
   public:
-    ModelOracle(std::string name, const std::filesystem::path &file, uint64_t seed);
+    static constexpr size_t kPositions = 24;
+    // `positions`: fewer are the first of the same tokens.
+    ModelOracle(std::string name, const std::filesystem::path &file, uint64_t seed, size_t positions = kPositions);
 
     // The engine's logits on `file`, the same one but for mutants, against the oracle's. `batch`: tokens per step.
     GateRow compare(const std::filesystem::path &file, LeverSet levers, DType kv, uint32_t batch,

@@ -11,7 +11,7 @@ void try_embed(Trial &trial);        // gate_rows.cpp
 void try_rmsnorm(Trial &trial);      //
 void try_add_rmsnorm(Trial &trial);  //
 void try_quantize(Trial &trial);     //
-void try_elementwise(Trial &trial);  // add, silu_mul, gather_rows
+void try_elementwise(Trial &trial);  // add, glu, scale, row_gate, gather_rows
 void try_softmax(Trial &trial);      // gate_moe.cpp: softmax, normalize
 void try_top_k(Trial &trial);        //
 void try_moe_route(Trial &trial);    //

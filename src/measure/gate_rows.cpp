@@ -1,4 +1,5 @@
-// Problems for the operations that work row by row: embed, rmsnorm, add_rmsnorm, quantize, add, silu_mul, gather_rows.
+// Problems for the operations that work row by row: embed, rmsnorm, add_rmsnorm, quantize, add, glu, scale, row_gate,
+// gather_rows.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -76,27 +77,29 @@ void try_rmsnorm(Trial &trial, uint32_t width, uint32_t groups, uint32_t per_row
     trial.run(p);
 }
 
-Reals f32_sum(RealSpan a, RealSpan b) {
-    Reals sum = oracle::add(a, b);
-    for (double &v : sum) v = static_cast<float>(v);  // rounding a double sum of two f32 again changes nothing
+// a + scale * b, rounded once.
+Reals f32_sum(RealSpan a, RealSpan b, float scale) {
+    Reals sum(a.size());
+    for (size_t i = 0; i < sum.size(); i++)
+        sum[i] = std::fma(static_cast<float>(b[i]), scale, static_cast<float>(a[i]));
     return sum;
 }
 
-void try_add_rmsnorm(Trial &trial, uint32_t n, float eps) {
+void try_add_rmsnorm(Trial &trial, uint32_t n, float eps, float scale) {
     Problem p;
     AddRmsNorm op;
     op.a = add_value(p, "a", n), op.b = add_value(p, "b", n);
     op.sum = add_value(p, "sum", n), op.out = add_value(p, "out", n);
     op.weight = p.program.add_weight({"weight", Format::F32, 1, n, 1, nullptr});
-    op.eps = eps;
+    op.eps = eps, op.scale = scale;
     p.program.nodes = {{op, 0, 0}};
-    p.name = fmt::format("n={}", n);
+    p.name = fmt::format("n={} scale={}", n, scale);
     p.steps = step_sizes(trial);
     p.plain_tokens(p.steps.back());
     p.fill = [op, n, eps](Problem &q) {
         Random random(n);
         Reals a = activations(random, q.rows(op.a), n), b = activations(random, q.rows(op.b), n, 2);
-        const Reals sum = f32_sum(a, b), weight = norm_weight(random, n);
+        const Reals sum = f32_sum(a, b, op.scale), weight = norm_weight(random, n);
         const Reals want = oracle::rms_norm(sum, weight, eps);
         q.set_weight(op.weight, f32_weight(weight));
         q.inputs = {{op.a, std::move(a)}, {op.b, std::move(b)}};
@@ -132,37 +135,93 @@ void try_quantize(Trial &trial, uint32_t k, uint32_t per_row) {
     trial.run(p);
 }
 
-void try_add(Trial &trial, uint32_t n) {
+void try_add(Trial &trial, uint32_t n, float scale) {
     Problem p;
-    const Add op{add_value(p, "a", n), add_value(p, "b", n), add_value(p, "out", n)};
+    const Add op{add_value(p, "a", n), add_value(p, "b", n), add_value(p, "out", n), scale};
+    p.program.nodes = {{op, 0, 0}};
+    p.name = fmt::format("n={} scale={}", n, scale);
+    p.steps = step_sizes(trial);
+    p.plain_tokens(p.steps.back());
+    p.fill = [op, n](Problem &q) {
+        Random random(n);
+        Reals a = activations(random, q.rows(op.a), n), b = activations(random, q.rows(op.b), n, 1);
+        q.expect(op.out, f32_sum(a, b, op.scale));
+        q.inputs = {{op.a, std::move(a)}, {op.b, std::move(b)}};
+    };
+    trial.run(p);
+}
+
+// Activations, with a fifth in the wide range where exp overflows or vanishes, a fifth where units bend, and the edges
+// of the clamped one.
+Reals unit_input(Random &random, size_t rows, size_t n, size_t first_character) {
+    constexpr double kEdges[] = {7, -7, 7.0000005, -7.0000005, -1, 0, -0.0};
+    Reals x = activations(random, rows, n, first_character);
+    for (size_t i = 0; i < x.size(); i++) {
+        const double part = random.uniform() - 0.5;
+        if (i % 5 == 0) x[i] = static_cast<float>(200 * part);
+        if (i % 5 == 1) x[i] = static_cast<float>(20 * part);
+        if (i % 15 == 2) x[i] = static_cast<float>(kEdges[random.below(7)]);
+    }
+    return x;
+}
+
+void try_glu(Trial &trial, GluKind kind, uint32_t n, uint32_t per_row) {
+    Problem p;
+    Glu op{add_value(p, "gate", n, per_row), add_value(p, "up", n, per_row), add_value(p, "out", n, per_row), kind};
+    p.program.nodes = {{op, 0, 0}};
+    p.name = fmt::format("{} n={}, {} rows per token", name(kind), n, per_row);
+    p.steps = step_sizes(trial);
+    p.plain_tokens(p.steps.back());
+    p.fill = [op, n](Problem &q) {
+        Random random(n);
+        const Reals gate = unit_input(random, q.rows(op.gate), n, 0), up = unit_input(random, q.rows(op.up), n, 3);
+        const Reals want = glu(op.kind, gate, up);
+        q.inputs = {{op.gate, gate}, {op.up, up}};
+        q.expect(op.out, want, [=](Order, size_t i) { return bound::glu(op.kind, gate[i], up[i], want[i]); });
+    };
+    trial.run(p);
+}
+
+void try_scale(Trial &trial, uint32_t n, float scale, float cap) {
+    Problem p;
+    const Scale op{add_value(p, "x", n), add_value(p, "out", n), scale, cap};
+    p.program.nodes = {{op, 0, 0}};
+    p.name = fmt::format("n={} scale={} cap={}", n, scale, cap);
+    p.steps = step_sizes(trial);
+    p.plain_tokens(p.steps.back());
+    p.fill = [op, n](Problem &q) {
+        Random random(n);
+        // Up to where tanh is 1: the outliers among them, and some far beyond.
+        Reals x = activations(random, q.rows(op.x), n), want;
+        for (size_t i = 0; i < x.size(); i += 7) x[i] = static_cast<float>(std::ldexp(x[i], 50));
+        for (size_t i = 3; i < x.size(); i += 7) x[i] = static_cast<float>(x[i] * 20);
+        for (const double v : x) {
+            const double scaled = v * static_cast<double>(op.scale);  // exact in double
+            want.push_back(op.softcap > 0 ? oracle::softcap(scaled, op.softcap) : static_cast<float>(scaled));
+        }
+        std::function<double(Order, size_t)> bound;
+        if (op.softcap > 0) bound = [op](Order, size_t) { return bound::softcap(op.softcap); };
+        q.inputs.push_back({op.x, std::move(x)});
+        q.expect(op.out, std::move(want), std::move(bound));
+    };
+    trial.run(p);
+}
+
+void try_row_gate(Trial &trial, uint32_t n) {
+    Problem p;
+    RowGate op;
+    op.x = add_value(p, "x", n), op.gate = add_value(p, "gate", 1), op.out = add_value(p, "out", n);
     p.program.nodes = {{op, 0, 0}};
     p.name = fmt::format("n={}", n);
     p.steps = step_sizes(trial);
     p.plain_tokens(p.steps.back());
     p.fill = [op, n](Problem &q) {
         Random random(n);
-        Reals a = activations(random, q.rows(op.a), n), b = activations(random, q.rows(op.b), n, 1);
-        q.expect(op.out, f32_sum(a, b));
-        q.inputs = {{op.a, std::move(a)}, {op.b, std::move(b)}};
-    };
-    trial.run(p);
-}
-
-void try_silu_mul(Trial &trial, uint32_t n, uint32_t per_row) {
-    Problem p;
-    const SiluMul op{add_value(p, "gate", n, per_row), add_value(p, "up", n, per_row), add_value(p, "out", n, per_row)};
-    p.program.nodes = {{op, 0, 0}};
-    p.name = fmt::format("n={}, {} rows per token", n, per_row);
-    p.steps = step_sizes(trial);
-    p.plain_tokens(p.steps.back());
-    p.fill = [op, n](Problem &q) {
-        Random random(n);
-        Reals gate = activations(random, q.rows(op.gate), n), up = activations(random, q.rows(op.up), n, 3);
-        // Where exp overflows or vanishes.
-        for (size_t i = 0; i < gate.size(); i += 5) gate[i] = static_cast<float>(200 * (random.uniform() - 0.5));
-        const Reals want = oracle::silu_mul(gate, up);
-        q.inputs = {{op.gate, gate}, {op.up, up}};
-        q.expect(op.out, want, [=](Order, size_t i) { return bound::silu_mul(gate[i], up[i], want[i]); });
+        const Reals x = activations(random, q.rows(op.x), n), gate = unit_input(random, q.rows(op.gate), 1, 0);
+        Reals want(x.size());
+        for (size_t i = 0; i < want.size(); i++) want[i] = x[i] * oracle::sigmoid(gate[i / n]);
+        q.inputs = {{op.x, x}, {op.gate, gate}};
+        q.expect(op.out, want, [=](Order, size_t i) { return bound::row_gate(gate[i / n], want[i]); });
     };
     trial.run(p);
 }
@@ -208,7 +267,8 @@ void try_rmsnorm(Trial &trial) {
 
 void try_add_rmsnorm(Trial &trial) {
     if (!trial.wants(kind<AddRmsNorm>())) return;
-    for (const uint32_t n : {1u, 16u, 40u, 127u, 576u, 1027u}) try_add_rmsnorm(trial, n, 1e-5f);
+    for (const uint32_t n : {1u, 16u, 40u, 127u, 576u, 1027u})
+        for (const float scale : {1.0f, 0.22f}) try_add_rmsnorm(trial, n, 1e-5f, scale);
 }
 
 void try_quantize(Trial &trial) {
@@ -219,8 +279,17 @@ void try_quantize(Trial &trial) {
 
 void try_elementwise(Trial &trial) {
     for (const uint32_t n : {1u, 7u, 16u, 33u, 576u, 1029u}) {
-        if (trial.wants(kind<Add>())) try_add(trial, n);
-        if (trial.wants(kind<SiluMul>())) try_silu_mul(trial, n, n == 33 ? 3 : 1);
+        const uint32_t per_row = n == 33 ? 3 : 1;
+        if (trial.wants(kind<Add>()))
+            for (const float scale : {1.0f, 0.22f}) try_add(trial, n, scale);
+        if (trial.wants(kind<Glu>()))
+            for (const GluKind unit : {GluKind::silu, GluKind::gelu, GluKind::clamped})
+                try_glu(trial, unit, n, per_row);
+        if (trial.wants(kind<Scale>())) {
+            try_scale(trial, n, 0.37f, 0), try_scale(trial, n, 1, 30);
+            try_scale(trial, n, 0.37f, 2.5f);
+        }
+        if (trial.wants(kind<RowGate>())) try_row_gate(trial, n);
         if (trial.wants(kind<GatherRows>())) try_gather_rows(trial, n);
     }
 }

@@ -1,14 +1,9 @@
-// Plans and writes synthetic models.
-//
-// Standard deviations: a matrix with rows of k has 1/sqrt(k), which keeps the size of what it multiplies. The two
-// matrices of a layer that write to the residual stream have 1/sqrt(2 layers) of that, so that the stream's variance
-// grows by a fixed amount through any depth. Embeddings and output have 2/sqrt(n_embd).
+// Plans and writes synthetic models: formats for the tensors of the outline, metadata as real files have it, the data.
 #include "measure/synthetic.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 #include <optional>
 #include <regex>
 #include <system_error>
@@ -18,6 +13,7 @@
 #include "gguf/gguf.h"
 #include "measure/synthetic_fill.h"
 #include "measure/synthetic_mix.h"
+#include "measure/synthetic_outline.h"
 #include "measure/synthetic_vocab.h"
 #include "text/chat.h"
 
@@ -25,93 +21,6 @@ namespace ridge {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Entry {
-    SynthTensor tensor;
-    TensorRole role = TensorRole::f32;
-    uint32_t layer = 0;
-};
-
-// The tensors of a model, formats still open.
-class Outline {
-  public:
-    explicit Outline(const ModelShape &shape) : s_(shape) {
-        const double embedding = 2 / std::sqrt(static_cast<double>(s_.n_embd));
-        add(TensorRole::token_embd, "token_embd.weight", {s_.n_embd, s_.n_vocab}, embedding);
-        if (s_.rope_factor > 0) rope_factors();
-        for (layer_ = 0; layer_ < s_.n_layers; layer_++) layer();
-        layer_ = 0;
-        vector("output_norm.weight", s_.n_embd, 1, 0.1);
-        if (!s_.tied) add(TensorRole::output, "output.weight", {s_.n_embd, s_.n_vocab}, embedding);
-    }
-    std::vector<Entry> entries;
-
-  private:
-    void add(TensorRole role, std::string name, std::vector<uint64_t> shape, double sigma, double mean = 0) {
-        Entry e;
-        e.tensor.name = std::move(name);
-        e.tensor.shape = std::move(shape);
-        e.tensor.sigma = sigma;
-        e.tensor.mean = mean;
-        e.role = role;
-        e.layer = layer_;
-        entries.push_back(std::move(e));
-    }
-    std::string blk(std::string_view name) const { return fmt::format("blk.{}.{}", layer_, name); }
-    void vector(std::string name, uint32_t n, double mean, double sigma) {
-        add(TensorRole::f32, std::move(name), {n}, sigma, mean);
-    }
-    void matrix(TensorRole role, std::string_view name, uint32_t k, uint32_t n, double gain = 1, uint32_t experts = 1) {
-        std::vector<uint64_t> shape{k, n};
-        if (experts > 1) shape.push_back(experts);
-        add(role, blk(name), std::move(shape), gain / std::sqrt(static_cast<double>(k)));
-    }
-    void projection(TensorRole role, std::string_view name, uint32_t n) {
-        matrix(role, fmt::format("{}.weight", name), s_.n_embd, n);
-        if (s_.has_qkv_bias()) vector(blk(fmt::format("{}.bias", name)), n, 0, 0.1);
-    }
-
-    void layer() {
-        const double to_residual = 1 / std::sqrt(2.0 * s_.n_layers);
-        const uint32_t q = s_.n_heads * s_.head_dim, kv = s_.n_kv_heads * s_.head_dim;
-        vector(blk("attn_norm.weight"), s_.n_embd, 1, 0.1);
-        projection(TensorRole::attn_q, "attn_q", q);
-        projection(TensorRole::attn_k, "attn_k", kv);
-        projection(TensorRole::attn_v, "attn_v", kv);
-        if (s_.has_head_norms()) {
-            vector(blk("attn_q_norm.weight"), s_.head_dim, 1, 0.1);
-            vector(blk("attn_k_norm.weight"), s_.head_dim, 1, 0.1);
-        }
-        matrix(TensorRole::attn_output, "attn_output.weight", q, s_.n_embd, to_residual);
-        vector(blk("ffn_norm.weight"), s_.n_embd, 1, 0.1);
-        if (s_.n_experts == 0) {
-            matrix(TensorRole::ffn_gate, "ffn_gate.weight", s_.n_embd, s_.n_ff);
-            matrix(TensorRole::ffn_up, "ffn_up.weight", s_.n_embd, s_.n_ff);
-            matrix(TensorRole::ffn_down, "ffn_down.weight", s_.n_ff, s_.n_embd, to_residual);
-            return;
-        }
-        matrix(TensorRole::f32, "ffn_gate_inp.weight", s_.n_embd, s_.n_experts);
-        matrix(TensorRole::expert_gate, "ffn_gate_exps.weight", s_.n_embd, s_.n_ff_expert, 1, s_.n_experts);
-        matrix(TensorRole::expert_up, "ffn_up_exps.weight", s_.n_embd, s_.n_ff_expert, 1, s_.n_experts);
-        matrix(TensorRole::expert_down, "ffn_down_exps.weight", s_.n_ff_expert, s_.n_embd, to_residual, s_.n_experts);
-    }
-
-    // Llama 3's factors: long waves are stretched by rope_factor, short ones not at all, those between in part.
-    void rope_factors() {
-        const uint32_t pairs = s_.head_dim / 2;
-        vector("rope_freqs.weight", pairs, 0, 0);
-        const double context = s_.rope_original_context, factor = static_cast<double>(s_.rope_factor);
-        for (uint32_t j = 0; j < pairs; j++) {
-            const double turn = std::pow(static_cast<double>(s_.rope_base), 2.0 * j / s_.head_dim);
-            const double waves = context / (2 * std::numbers::pi * turn);  // in the original context
-            const double share = std::clamp((waves - 1) / (4 - 1), 0.0, 1.0);
-            entries.back().tensor.values.push_back(static_cast<float>(1 / ((1 - share) / factor + share)));
-        }
-    }
-
-    const ModelShape &s_;
-    uint32_t layer_ = 0;
-};
 
 struct Override {
     std::regex pattern;
@@ -161,7 +70,7 @@ Wanted parse_quant(const SynthOptions &options) {
 }
 
 // Formats that the overrides, the mix and the length of the rows give.
-void choose_format(Entry &e, const ModelShape &shape, const Wanted &wanted, std::vector<Override> &overrides,
+void choose_format(OutlinedTensor &e, const ModelShape &shape, const Wanted &wanted, std::vector<Override> &overrides,
                    std::vector<std::string> &notes) {
     SynthTensor &t = e.tensor;
     const uint64_t k = t.shape[0];
@@ -189,6 +98,59 @@ void choose_format(Entry &e, const ModelShape &shape, const Wanted &wanted, std:
                                     info(t.format).name, info(first).name));
 }
 
+// A list of whether each layer's window slides, as GGUF writers make it: an array of bool.
+void add_window_pattern(gguf::Writer &w, const std::string &key, const ModelShape &s) {
+    std::vector<std::byte> slides(s.n_layers);
+    for (uint32_t i = 0; i < s.n_layers; i++) slides[i] = std::byte{(i + 1) % s.features.window.period != 0};
+    gguf::Value list;
+    list.type = gguf::Type::array, list.element = gguf::Type::boolean;
+    list.count = list.bytes = slides.size(), list.data = slides.data();
+    w.add_value(key, list);
+}
+
+void add_rope(gguf::Writer &w, const std::string &prefix, const ModelShape &s) {
+    using enum ModelFeatures::Stretch;
+    const ModelFeatures::Rope &rope = s.features.rope;
+    w.add_f32(prefix + "freq_base", s.rope_base);
+    w.add_u32(prefix + "dimension_count", s.n_rot());
+    if (rope.stretch == linear || rope.stretch == yarn) {
+        w.add_string(prefix + "scaling.type", rope.stretch == linear ? "linear" : "yarn");
+        w.add_f32(prefix + "scaling.factor", rope.factor);
+    }
+    if (rope.stretch == yarn || rope.stretch == longrope)
+        w.add_u32(prefix + "scaling.original_context_length", rope.original_context);
+    if (rope.stretch == yarn && rope.log_multiplier > 0)
+        w.add_f32(prefix + "scaling.yarn_log_multiplier", rope.log_multiplier);
+    if (rope.stretch == longrope) {  // its files name no type
+        const double original = rope.original_context, stretch = s.context_length / original;
+        w.add_f32(prefix + "scaling.attn_factor",
+                  static_cast<float>(std::sqrt(1 + std::log(stretch) / std::log(original))));
+    }
+}
+
+// What only some architectures have.
+void add_features(gguf::Writer &w, const std::string &arch, const ModelShape &s) {
+    const auto key = [&](std::string_view name) { return fmt::format("{}.{}", arch, name); };
+    const auto number = [&](std::string_view name, float x) {
+        if (x > 0) w.add_f32(key(name), x);
+    };
+    const ModelFeatures &f = s.features;
+    if (f.window.size > 0 || s.has(Part::fused)) w.add_u32(key("attention.sliding_window"), f.window.size);
+    if (f.window.period > 0) add_window_pattern(w, key("attention.sliding_window_pattern"), s);
+    number("attn_logit_softcapping", f.caps.scores);
+    number("final_logit_softcapping", f.caps.logits);
+    number("embedding_scale", f.scales.embedding);
+    number("residual_scale", f.scales.residual);
+    number("attention.scale", f.scales.attention);
+    number("logit_scale", f.scales.logits);
+    number("attention.temperature_scale", f.temperature);
+    if (s.n_experts == 0) return;
+    w.add_u32(key("expert_count"), s.n_experts);
+    w.add_u32(key("expert_used_count"), s.n_experts_used);
+    if (s.architecture != "llama") w.add_u32(key("expert_feed_forward_length"), s.n_ff_expert);
+    if (s.n_ff_shared > 0) w.add_u32(key("expert_shared_feed_forward_length"), s.n_ff_shared);
+}
+
 void add_metadata(gguf::Writer &w, const ModelShape &s, const SynthOptions &options, uint32_t file_type) {
     const std::string arch(s.architecture);
     auto key = [&](std::string_view name) { return fmt::format("{}.{}", arch, name); };
@@ -208,14 +170,9 @@ void add_metadata(gguf::Writer &w, const ModelShape &s, const SynthOptions &opti
     w.add_u32(key("attention.key_length"), s.head_dim);
     w.add_u32(key("attention.value_length"), s.head_dim);
     w.add_f32(key("attention.layer_norm_rms_epsilon"), s.rms_eps);
-    w.add_f32(key("rope.freq_base"), s.rope_base);
-    w.add_u32(key("rope.dimension_count"), s.head_dim);
+    add_rope(w, key("rope."), s);
     w.add_u32(key("vocab_size"), s.n_vocab);
-    if (s.n_experts > 0) {
-        w.add_u32(key("expert_count"), s.n_experts);
-        w.add_u32(key("expert_used_count"), s.n_experts_used);
-        w.add_u32(key("expert_feed_forward_length"), s.n_ff_expert);
-    }
+    add_features(w, arch, s);
     const SyntheticVocab v = synthetic_vocab(s.n_vocab);
     w.add_string("tokenizer.ggml.model", "gpt2");
     w.add_string("tokenizer.ggml.pre", s.pre_tokenizer);
@@ -260,8 +217,7 @@ SynthPlan plan_synthetic(const SynthOptions &options) {
     std::vector<Override> overrides = compile(options);
     SynthPlan plan;
     plan.file_type = wanted.mix ? wanted.mix->file_type : pure_file_type(wanted.format);
-    Outline outline(shape);
-    for (Entry &e : outline.entries) {
+    for (OutlinedTensor &e : outline(shape)) {
         choose_format(e, shape, wanted, overrides, plan.notes);
         plan.tensors.push_back(std::move(e.tensor));
     }

@@ -1,8 +1,9 @@
 // Synthetic models: the exact shapes, metadata and vocabulary size of known models, filled with seeded random weights.
 //
 // A file of 20 GB made in seconds measures and gates what the real one would, where nothing can be downloaded. Other
-// GGUF readers load it too. Weights are sane: activations stay near 1 through the depth, logits have a standard
-// deviation near 2. A file depends on shape, quantization and seed alone, not on threads or machine.
+// GGUF readers load it too (llama.cpp wants tokens of their own in files called phi3). Weights are sane: activations
+// stay near 1 through the depth, logits have a standard deviation near 2. A file depends on shape, quantization and
+// seed alone, not on threads or machine.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,42 @@
 
 namespace ridge {
 
+// What architectures differ in, as far as their tensors show it.
+enum class Part : uint8_t {
+    norms_before,   // attn_norm, ffn_norm
+    norms_after,    // post_attention_norm, post_ffw_norm
+    head_norms,     // of every head of q and k
+    row_norms,      // of q and k whole
+    qkv_bias,       // attn_q, attn_k, attn_v
+    all_biases,     // the others too: attn_output, the router, the experts
+    sinks,          // attn_sinks
+    fused,          // attn_qkv; ffn_up holds gate and up
+    shared_expert,  // ffn_*_shexp
+};
+
+// What only some models have, and the metadata that says so.
+struct ModelFeatures {
+    enum class Stretch : uint8_t { none, linear, llama3, yarn, longrope };
+    struct Rope {
+        Stretch stretch = Stretch::none;  // llama3 and longrope have tensors of factors
+        float factor = 1;
+        uint32_t original_context = 0;
+        uint32_t rotated = 0;      // elements of a head that turn; 0: all
+        float log_multiplier = 0;  // rope.scaling.yarn_log_multiplier
+    } rope = {};
+    struct Window {
+        uint32_t size = 0;
+        uint32_t period = 0;  // > 0: the file lists the layers, of which every so many see everything
+    } window = {};
+    struct Caps {
+        float scores = 0, logits = 0;
+    } caps = {};
+    struct Scales {
+        float embedding = 0, residual = 0, attention = 0, logits = 0;
+    } scales = {};
+    float temperature = 0;
+};
+
 struct ModelShape {
     std::string_view name;          // "qwen3-8b"
     std::string_view architecture;  // "qwen3"
@@ -25,11 +62,11 @@ struct ModelShape {
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab, context_length;
     bool tied;  // no output.weight: the embedding table is used
     float rope_base, rms_eps;
-    float rope_factor = 0;  // > 0: Llama 3's stretched context, with a tensor rope_freqs.weight
-    uint32_t rope_original_context = 0;
-    uint32_t n_experts = 0, n_experts_used = 0, n_ff_expert = 0;
-    bool has_qkv_bias() const { return architecture == "qwen2"; }
-    bool has_head_norms() const { return architecture == "qwen3" || architecture == "qwen3moe"; }
+    ModelFeatures features = {};
+    uint32_t n_experts = 0, n_experts_used = 0, n_ff_expert = 0, n_ff_shared = 0;
+
+    bool has(Part p) const;
+    uint32_t n_rot() const { return features.rope.rotated > 0 ? features.rope.rotated : head_dim; }
 };
 
 // Known models, then tiny ones of each architecture for gates (all rows are multiples of 256).

@@ -46,7 +46,6 @@ struct Rules {
         return base;
     }
     Format output(uint64_t k) const {
-        if (base == F32 || base == F16 || base == BF16) return base;
         if (k % info(base).block != 0) return Q8_0;
         if (lowest() || is({"IQ3_XXS"})) return Q5_K;
         return base == Q8_0 ? Q8_0 : Q6_K;
@@ -56,6 +55,7 @@ struct Rules {
             if (wide_groups || n_experts >= 4) return Q4_K;
             return is({"IQ2_S", "IQ2_M"}) ? IQ3_S : Q2_K;
         }
+        if (n_experts == 8) return Q8_0;
         if (is({"Q2_K"})) return wide_groups ? Q4_K : Q3_K;
         if (is({"Q2_K_S", "IQ3_XXS", "IQ3_XS", "IQ3_S"})) return wide_groups ? Q4_K : base;
         if (is({"IQ3_M"})) return Q4_K;
@@ -66,12 +66,27 @@ struct Rules {
         if (is({"Q4_K_S"})) return layer < 4 ? Q5_K : base;
         return base;
     }
-    Format attn_q_or_k() const {
+    Format attn_k() const {
+        if (n_experts == 8) return lowest() ? Q4_K : Q8_0;
+        return attn_q();
+    }
+    Format attn_qkv() const {
+        if (is({"Q3_K_M", "Q3_K_L", "IQ3_M"})) return Q4_K;
+        if (is({"Q4_K_M"})) return Q5_K;
+        if (is({"Q5_K_M"})) return Q6_K;
+        return base;
+    }
+    Format attn_q() const {
         if (is({"IQ3_XS"})) return IQ3_XXS;
         if (is({"IQ3_XXS"})) return IQ2_S;
         return base;
     }
     Format attn_output() const {
+        if (n_experts == 8) {
+            const bool raised = lowest() || is({"Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ3_XXS", "IQ3_XS",
+                                                "IQ3_S", "IQ3_M", "IQ4_NL", "IQ4_XS"});
+            return raised ? Q5_K : base;
+        }
         if (is({"IQ1_S", "IQ1_M"})) return IQ2_XXS;
         if (is({"IQ2_S", "IQ2_M", "IQ3_XXS"})) return IQ3_S;
         if (is({"Q2_K"})) return Q3_K;
@@ -89,7 +104,10 @@ struct Rules {
             return is({"IQ2_S", "IQ2_M"}) ? IQ3_S : Q2_K;
         }
         if (is({"Q2_K"})) return Q3_K;
-        if (is({"Q2_K_S", "IQ3_M"})) return first_eighth() ? Q4_K : base;
+        if (is({"Q2_K_S", "IQ3_M"})) {
+            const bool raised = is({"IQ3_M"}) && n_experts == 8 && more_bits(layer, n_layers);
+            return first_eighth() || raised ? Q4_K : base;
+        }
         if (is({"Q3_K_M"})) return layer < n_layers / 16 ? Q5_K : Q4_K;
         if (is({"Q3_K_L"})) return Q5_K;
         if (is({"Q4_K_M", "Q5_K_M"})) return more_bits(layer, n_layers) ? Q6_K : base;
@@ -107,6 +125,7 @@ Format mixed_format(const Mix &mix, const ModelShape &shape, TensorRole role, ui
     const bool is_expert =
         role == TensorRole::expert_gate || role == TensorRole::expert_up || role == TensorRole::expert_down;
     if (role == TensorRole::f32) return F32;
+    if (info(mix.base).is_float()) return mix.base;
     if (mix.name == "MXFP4_MOE") return is_expert ? MXFP4 : Q8_0;
     switch (role) {
         case TensorRole::token_embd:
@@ -114,8 +133,11 @@ Format mixed_format(const Mix &mix, const ModelShape &shape, TensorRole role, ui
         case TensorRole::output:
             return r.output(k);
         case TensorRole::attn_q:
+            return r.attn_q();
         case TensorRole::attn_k:
-            return r.attn_q_or_k();
+            return r.attn_k();
+        case TensorRole::attn_qkv:
+            return r.attn_qkv();
         case TensorRole::attn_v:
             return r.attn_v();
         case TensorRole::attn_output:

@@ -16,6 +16,7 @@ enum class TensorRole : uint8_t {
     attn_q,
     attn_k,
     attn_v,
+    attn_qkv,
     attn_output,
     ffn_gate,
     ffn_up,
@@ -37,7 +38,7 @@ std::span<const Mix> mixes();
 // The format `mix` gives a matrix of this role in layer `layer` of `shape`, whose rows hold k weights; whether the row
 // fits the format's blocks is not asked here (see fitting_format).
 //
-// Exact for dense models and models with other than 8 experts, up to 69 B, quantized without an importance matrix or,
+// Exact for models up to 69 B, dense and with experts, quantized without an importance matrix or,
 // for the mixes that cannot be made without one (IQ1_*, IQ2_*, IQ3_XXS), with one.
 Format mixed_format(const Mix &mix, const ModelShape &shape, TensorRole role, uint32_t layer, uint64_t k);
 

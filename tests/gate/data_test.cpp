@@ -83,7 +83,13 @@ TEST(Bound, IsSmallWhereNothingIsExtreme) {
     EXPECT_LT(bound::rmsnorm(Order::f32_lanes16, 576, 1, 1), 25.01 * bound::kU);
     EXPECT_LT(bound::softmax(Order::f32_lanes16, 128, 1, 5, 10), 50 * bound::kU);
     EXPECT_LT(bound::attention(Order::softmax_blocks64, {64, 300, 3, 1, 3}, 0.1), 5e-5);
-    EXPECT_LT(bound::silu_mul(1, 1, 0.73), 8 * bound::kU);
+    EXPECT_LT(bound::attention(Order::softmax_blocks64, {64, 300, 3, 1, 3, 2, 1.5}, 0.1), 6e-5);
+    EXPECT_LT(bound::glu(GluKind::silu, 1, 1, 0.73), 8 * bound::kU);
+    EXPECT_LT(bound::glu(GluKind::clamped, 1, 1, 1.69), 9 * bound::kU * 1.69);
+    EXPECT_LT(bound::glu(GluKind::gelu, 1, 1, 0.84), 11 * bound::kU * 0.84);
+    EXPECT_LT(bound::glu(GluKind::gelu, -4, 1, 2e-4), 90 * bound::kU * 2e-4);
+    EXPECT_LT(bound::row_gate(1, 0.73), 6.01 * bound::kU);
+    EXPECT_LT(bound::softcap(30), 9.01 * bound::kU * 30);
     EXPECT_EQ(bound::gamma(0), 0);
 }
 

@@ -1,9 +1,10 @@
-// The planted mistakes.
+// The planted mistakes: wrong launches of right rows, and the wrong rows of wrong_rows.cpp.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "gate/mutant.h"
+#include "gate/wrong_rows.h"
 
 namespace ridge::test {
 namespace {
@@ -148,7 +149,24 @@ void other_bits_for_many(Altered &a) {
 void no_bias(Altered &a) {
     for (Bank &b : a.as<Contract>().banks) b.bias = kNone;
 }
+void bias_of_expert_0(Altered &a) {
+    const auto &op = a.as<Contract>();
+    for (uint32_t b = 0; b < op.n_banks; b++) {
+        if (op.banks[b].bias == kNone) continue;
+        const Weight &w = a.program.weight(op.banks[b].bias);
+        std::byte *x = a.own_weight(op.banks[b].bias);
+        for (uint32_t e = 1; e < w.experts; e++) std::memcpy(x + e * w.k * sizeof(float), x, w.k * sizeof(float));
+    }
+}
+void bias_of_next_expert(Altered &a) {
+    for (const Bank &b : a.as<Contract>().banks)
+        if (b.bias != kNone) rotate_weight_rows(a, b.bias);
+}
 void gate_for_up(Altered &a) { a.as<GateUp>().up = a.as<GateUp>().gate; }
+void other_unit(Altered &a, GluKind is, GluKind taken) {
+    GluKind &unit = a.op.index() == kind<GateUp>() ? a.as<GateUp>().kind : a.as<Glu>().kind;
+    if (unit == is) unit = taken;
+}
 
 template <class T>
 void add_matrix_mutants(std::vector<Mutant> &m) {
@@ -174,74 +192,6 @@ void add_matrix_mutants(std::vector<Mutant> &m) {
     }
 }
 
-// ---- Rows of their own
-
-void quantize_half_up(const LaunchView &view) {
-    const auto &op = std::get<Quantize>(view.op);
-    const Q8View q = view.q8(op.out);
-    const float *x = view.ptr<const float>(op.x);
-    for (size_t b = 0; b < view.rows(op.x) * view.cols(op.x) / 32; b++, x += 32) {
-        float most = 0;
-        for (int i = 0; i < 32; i++) most = std::max(most, std::fabs(x[i]));
-        const float scale = q.scale[b] = most / 127;
-        q.sums[2 * b] = q.sums[2 * b + 1] = 0;
-        for (int i = 0; i < 32; i++) {
-            const float v = scale > 0 ? std::clamp(x[i] / scale, -127.0f, 127.0f) : 0;
-            const auto code = static_cast<int8_t>(std::floor(v + 0.5f));
-            q.codes[32 * b + static_cast<size_t>(i)] = code;
-            q.sums[2 * b + static_cast<size_t>(i / 16)] =
-                static_cast<int16_t>(q.sums[2 * b + static_cast<size_t>(i / 16)] + code);
-        }
-    }
-}
-void softmax_without_maximum(const LaunchView &view) {
-    const auto &op = std::get<Softmax>(view.op);
-    const size_t n = view.cols(op.x);
-    for (size_t r = 0; r < view.rows(op.x); r++) {
-        const float *x = view.ptr<const float>(op.x) + r * n;
-        float *out = view.ptr<float>(op.out) + r * n, sum = 0;
-        for (size_t j = 0; j < n; j++) sum += out[j] = std::exp(x[j]);
-        for (size_t j = 0; j < n; j++) out[j] /= sum;
-    }
-}
-void top_k_of_equals_the_last(const LaunchView &view) {
-    const auto &op = std::get<TopK>(view.op);
-    const size_t n = view.cols(op.x), k = view.cols(op.ids);
-    for (size_t r = 0; r < view.rows(op.x); r++) {
-        const float *x = view.ptr<const float>(op.x) + r * n;
-        std::vector<int32_t> order(n);
-        for (size_t j = 0; j < n; j++) order[j] = static_cast<int32_t>(n - 1 - j);
-        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return x[a] > x[b]; });
-        for (size_t s = 0; s < k; s++) {
-            view.ptr<int32_t>(op.ids)[r * k + s] = order[s];
-            view.ptr<float>(op.weights)[r * k + s] = x[order[s]];
-        }
-    }
-}
-void normalize_all_but_one(const LaunchView &view) {
-    const auto &op = std::get<Normalize>(view.op);
-    const size_t n = view.cols(op.x);
-    for (size_t r = 0; r < view.rows(op.x); r++) {
-        const float *x = view.ptr<const float>(op.x) + r * n;
-        float sum = 0;
-        for (size_t j = 0; j + 1 < n; j++) sum += x[j];
-        for (size_t j = 0; j < n; j++) view.ptr<float>(op.out)[r * n + j] = x[j] / sum;
-    }
-}
-void add_beyond_the_end(const LaunchView &view) {
-    const auto &op = std::get<Add>(view.op);
-    const size_t n = view.cols(op.a), used = view.rows(op.a) * n;
-    const size_t all = std::min<size_t>(used + n, size_t{view.bindings.limits.tokens} * n);
-    for (size_t i = 0; i < all; i++)
-        view.ptr<float>(op.out)[i] = i < used ? view.ptr<float>(op.a)[i] + view.ptr<float>(op.b)[i] : 0;
-}
-void add_in_place(const LaunchView &view) {
-    const auto &op = std::get<Add>(view.op);
-    for (size_t i = 0; i < view.rows(op.a) * view.cols(op.a); i++)
-        view.ptr<float>(op.out)[i] = view.ptr<float>(op.a)[i] += view.ptr<float>(op.b)[i];
-}
-void write_nothing(const LaunchView &) {}
-
 // ---- The other operations
 
 void add_row_mutants(std::vector<Mutant> &m) {
@@ -251,11 +201,24 @@ void add_row_mutants(std::vector<Mutant> &m) {
     add(kind<RmsNorm>(), "forgets eps", [](Altered &a) { a.as<RmsNorm>().eps = 0; });
     add(kind<RmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<RmsNorm>().weight); });
     add(kind<RmsNorm>(), "skips the last token", skip_last_token);
+    add(kind<AddRmsNorm>(), "forgets the scale", [](Altered &a) { a.as<AddRmsNorm>().scale = 1; });
+    add(kind<AddRmsNorm>(), "scales the wrong operand",
+        [](Altered &a) { std::swap(a.as<AddRmsNorm>().a, a.as<AddRmsNorm>().b); });
     add(kind<AddRmsNorm>(), "adds a to itself", [](Altered &a) { a.as<AddRmsNorm>().b = a.as<AddRmsNorm>().a; });
     add(kind<AddRmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<AddRmsNorm>().weight); });
     add(kind<Quantize>(), "skips the last token", skip_last_token);
     add(kind<Add>(), "adds a to itself", [](Altered &a) { a.as<Add>().b = a.as<Add>().a; });
-    add(kind<SiluMul>(), "swaps gate and up", [](Altered &a) { std::swap(a.as<SiluMul>().gate, a.as<SiluMul>().up); });
+    add(kind<Add>(), "forgets the scale", [](Altered &a) { a.as<Add>().scale = 1; });
+    add(kind<Add>(), "scales the wrong operand", [](Altered &a) { std::swap(a.as<Add>().a, a.as<Add>().b); });
+    add(kind<Glu>(), "swaps gate and up", [](Altered &a) { std::swap(a.as<Glu>().gate, a.as<Glu>().up); });
+    add(kind<Scale>(), "forgets the scale", [](Altered &a) { a.as<Scale>().scale = 1; });
+    add(kind<Scale>(), "forgets the cap", [](Altered &a) { a.as<Scale>().softcap = 0; });
+    add(kind<Scale>(), "skips the last token", skip_last_token);
+    add(kind<RowGate>(), "takes the next token's gate", [](Altered &a) {
+        const ValueId gate = a.as<RowGate>().gate;
+        rotate_table(a.own_f32(gate), a.rows(gate), 1);
+    });
+    add(kind<RowGate>(), "skips the last token", skip_last_token);
     add(kind<GatherRows>(), "takes the row before", [](Altered &a) {
         for (int32_t j = 0; j < a.words[1]; j++) a.output()[j] = std::max(0, a.output()[j] - 1);
     });
@@ -268,16 +231,21 @@ void add_row_mutants(std::vector<Mutant> &m) {
         const ValueId x = a.as<MoeRoute>().logits;
         rotate_rows(a.own_f32(x), a.rows(x), a.cols(x), 1);
     });
-    auto instead = [&](OpKind op, const char *name, void (*run)(const LaunchView &)) {
-        m.push_back({name, op, {}, run});
-    };
-    instead(kind<Quantize>(), "rounds halves up", quantize_half_up);
-    instead(kind<Softmax>(), "does not subtract the maximum", softmax_without_maximum);
-    instead(kind<TopK>(), "prefers the last of equals", top_k_of_equals_the_last);
-    instead(kind<Normalize>(), "leaves one out of the sum", normalize_all_but_one);
-    instead(kind<Add>(), "writes beyond the last row", add_beyond_the_end);
-    instead(kind<Add>(), "changes its input", add_in_place);
-    instead(kind<Add>(), "does nothing", write_nothing);
+}
+
+// One unit for another, in both operations that have them.
+void add_unit_mutants(std::vector<Mutant> &m) {
+    using enum GluKind;
+    for (const DType input : {DType::f32, DType::q8})
+        for (const OpKind op : {kind<Glu>(), kind<GateUp>()}) {
+            if (op == kind<Glu>() && input == DType::q8) continue;
+            auto add = [&](const char *name, GluKind is, GluKind taken) {
+                m.push_back({name, op, [=](Altered &a) { other_unit(a, is, taken); }, nullptr, input});
+            };
+            add("takes silu for gelu", gelu, silu);
+            add("takes gelu for silu", silu, gelu);
+            add("takes silu for the clamped unit", clamped, silu);
+        }
 }
 
 template <class T>
@@ -286,10 +254,38 @@ void other_pairs(Altered &a) {
     op.pairs = op.pairs == RopePairs::halves ? RopePairs::adjacent : RopePairs::halves;
 }
 
+void add_sink_mutants(std::vector<Mutant> &m) {
+    // `change` gets the sinks of a launch that has some.
+    auto add = [&](const char *name, void (*change)(const Attention &, float *sinks)) {
+        m.push_back({name, kind<Attention>(), [=](Altered &a) {
+                         const Attention &op = a.as<Attention>();
+                         if (op.sinks != kNone) change(op, reinterpret_cast<float *>(a.own_weight(op.sinks)));
+                     }});
+    };
+    m.push_back({"forgets the sinks", kind<Attention>(), [](Altered &a) { a.as<Attention>().sinks = kNone; }});
+    add("takes the next head's sink", [](const Attention &op, float *s) { std::rotate(s, s + 1, s + op.heads); });
+    add("takes one sink for all heads", [](const Attention &op, float *s) { std::fill_n(s + 1, op.heads - 1, s[0]); });
+    add("takes the sinks of the first group", [](const Attention &op, float *s) {
+        const uint32_t group = op.heads / op.kv_heads;
+        for (uint32_t h = group; h < op.heads; h++) s[h] = s[h % group];
+    });
+    add("scales the sinks", [](const Attention &op, float *s) {
+        for (uint32_t h = 0; h < op.heads; h++) s[h] *= op.scale;
+    });
+    add("takes sinks for weights", [](const Attention &op, float *s) {
+        for (uint32_t h = 0; h < op.heads; h++) s[h] = std::log(std::fabs(s[h]) + 1e-6f);
+    });
+}
+
 void add_state_mutants(std::vector<Mutant> &m) {
     auto add = [&](OpKind op, const char *name, Alter alter) { m.push_back({name, op, std::move(alter)}); };
     add(kind<RopeTable>(), "is a position behind", position_too_low);
     add(kind<RopeTable>(), "forgets the magnitude", [](Altered &a) { a.as<RopeTable>().magnitude = 1; });
+    add(kind<RopeTable>(), "squares the magnitude",
+        [](Altered &a) { a.as<RopeTable>().magnitude *= a.as<RopeTable>().magnitude; });
+    add(kind<RopeTable>(), "forgets the temperature", [](Altered &a) { a.as<RopeTable>().temperature = 0; });
+    add(kind<RopeTable>(), "takes the long frequencies",
+        [](Altered &a) { a.as<RopeTable>().frequency = a.as<RopeTable>().long_frequency; });
     add(kind<Rope>(), "turns other pairs", other_pairs<Rope>);
     add(kind<Rope>(), "takes the next token's angles", [](Altered &a) {
         const ValueId t = a.as<Rope>().table;
@@ -318,6 +314,13 @@ void add_state_mutants(std::vector<Mutant> &m) {
     add(attention, "has the window one too wide", [](Altered &a) {
         if (a.as<Attention>().window > 0) a.as<Attention>().window++;
     });
+    add(attention, "has the window one too narrow", [](Altered &a) {
+        if (a.as<Attention>().window > 1) a.as<Attention>().window--;
+    });
+    add(attention, "forgets the cap", [](Altered &a) { a.as<Attention>().softcap = 0; });
+    add(attention, "scales after the cap", [](Altered &a) { a.as<Attention>().softcap *= a.as<Attention>().scale; });
+    add(attention, "has the cap off by 0.1%", [](Altered &a) { a.as<Attention>().softcap *= 1.001f; });
+    add_sink_mutants(m);
     add(attention, "has the scale off by 0.1%", [](Altered &a) { a.as<Attention>().scale *= 1.001f; });
     add(attention, "takes the next head's query", [](Altered &a) {
         const auto &op = a.as<Attention>();
@@ -336,9 +339,15 @@ const std::vector<Mutant> &mutants() {
         add_matrix_mutants<Contract>(m);
         m.push_back({"forgets the bias", kind<Contract>(), no_bias});
         m.push_back({"forgets the bias", kind<Contract>(), no_bias, nullptr, DType::q8});
+        for (const DType input : {DType::f32, DType::q8}) {
+            m.push_back({"takes the bias of expert 0", kind<Contract>(), bias_of_expert_0, nullptr, input});
+            m.push_back({"takes the next expert's bias", kind<Contract>(), bias_of_next_expert, nullptr, input});
+        }
         add_matrix_mutants<GateUp>(m);
+        add_unit_mutants(m);
         m.push_back({"takes gate for up", kind<GateUp>(), gate_for_up});
         add_row_mutants(m);
+        for (const WrongRow &row : wrong_rows()) m.push_back({row.name, row.op, {}, row.run});
         add_state_mutants(m);
         return m;
     }();

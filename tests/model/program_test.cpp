@@ -1,9 +1,12 @@
-// The programs of the four architectures: operations counted, weights all used, states and shapes as declared.
+// The programs of all architectures: operations counted, weights all used, states and shapes as declared.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <tuple>
 
 #include "model/model.h"
 #include "model/tiny_file.h"
@@ -36,9 +39,27 @@ std::vector<int> reads(const Program &p) {
     return n;
 }
 
-class Architectures : public testing::TestWithParam<const char *> {};
-INSTANTIATE_TEST_SUITE_P(All, Architectures,
-                         testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"));
+class Architectures : public testing::TestWithParam<std::string> {
+  public:
+    static std::vector<std::string> tiny() {
+        std::vector<std::string> names;
+        for (const ModelShape &s : synthetic_shapes())
+            if (s.name.starts_with("tiny-")) names.emplace_back(s.name);
+        return names;
+    }
+    static std::string name(const testing::TestParamInfo<std::string> &p) {
+        std::string name = p.param.substr(5);
+        std::replace(name.begin(), name.end(), '-', '_');
+        return name;
+    }
+};
+INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(Architectures::tiny()), Architectures::name);
+
+// Tables of angles: layers with a window may have one of their own, and queries where they have a temperature.
+size_t rope_tables(const ModelShape &s) {
+    const bool local = s.features.window.size > 0 && (s.architecture == "gemma3" || s.architecture == "olmo2");
+    return 1 + local + (s.features.temperature > 0);
+}
 
 TEST_P(Architectures, EveryTensorIsReadAndEveryOperationCounted) {
     const ModelShape &s = synthetic_shape(GetParam());
@@ -52,20 +73,25 @@ TEST_P(Architectures, EveryTensorIsReadAndEveryOperationCounted) {
     }
 
     const size_t layers = s.n_layers, experts = s.n_experts ? layers : 0;
+    const size_t shared = s.has(Part::shared_expert) ? layers : 0;
+    const size_t norms = 2 * (size_t{s.has(Part::norms_before)} + s.has(Part::norms_after) + s.has(Part::head_norms) +
+                              s.has(Part::row_norms));
     EXPECT_EQ(p.n_layers, layers);
     EXPECT_EQ(count<Embed>(p), 1u);
-    EXPECT_EQ(count<RopeTable>(p), 1u);
-    EXPECT_EQ(count<RmsNorm>(p), layers * (s.has_head_norms() ? 4 : 2) + 1);
-    // q, k, v, attention output; gate, up, down; the router.
-    EXPECT_EQ(count<Contract>(p), layers * 7 + experts + 1);
+    EXPECT_EQ(count<RopeTable>(p), rope_tables(s));
+    EXPECT_EQ(count<RmsNorm>(p), layers * norms + 1);
+    // q, k, v, attention output; gate, up, down; the router; gate, up, down and weight of a shared expert; the logits.
+    EXPECT_EQ(count<Contract>(p), layers * 7 + experts + 4 * shared + 1);
     EXPECT_EQ(count<Rope>(p), layers * 2);
     EXPECT_EQ(count<KvWrite>(p), layers);
     EXPECT_EQ(count<Attention>(p), layers);
-    EXPECT_EQ(count<SiluMul>(p), layers);
-    EXPECT_EQ(count<Add>(p), layers * 2);
+    EXPECT_EQ(count<Glu>(p), layers + shared);
+    EXPECT_EQ(count<Add>(p), layers * 2 + shared);
+    EXPECT_EQ(count<RowGate>(p), shared);
+    EXPECT_EQ(count<Scale>(p), s.features.caps.logits > 0 || s.features.scales.logits > 0 ? 1u : 0u);
     EXPECT_EQ(count<Softmax>(p), experts);
     EXPECT_EQ(count<TopK>(p), experts);
-    EXPECT_EQ(count<Normalize>(p), experts);
+    EXPECT_EQ(count<Normalize>(p), s.architecture == "qwen2moe" ? 0 : experts);
     EXPECT_EQ(count<MoeCombine>(p), experts);
     EXPECT_EQ(count<GatherRows>(p), 1u);
     // Nothing fused, nothing quantised, nothing moved: that is for the engine to do.
@@ -79,7 +105,114 @@ TEST_P(Architectures, EveryTensorIsReadAndEveryOperationCounted) {
             EXPECT_EQ(c->n_banks, 1u);
             biases += c->banks[0].bias != kNone;
         }
-    EXPECT_EQ(biases, s.has_qkv_bias() ? 3 * layers : 0);
+    // Of all: attention output, router, gate, up, down.
+    EXPECT_EQ(biases, layers * (3 * size_t{s.has(Part::qkv_bias)} + 5 * size_t{s.has(Part::all_biases)}));
+}
+
+// Windows, caps, scales, sinks and units reach the operations.
+TEST_P(Architectures, FeaturesReachTheOperations) {
+    const ModelShape &s = synthetic_shape(GetParam());
+    const ModelFeatures &f = s.features;
+    const TinyModel model({.like = GetParam()});
+    const Hparams h = read_hparams(model.file);
+    const Program p = build_program(model.file);
+    const GluKind unit = s.architecture.starts_with("gemma") ? GluKind::gelu
+                         : s.architecture == "gpt-oss"       ? GluKind::clamped
+                                                             : GluKind::silu;
+    size_t layer = 0, branches = 0;
+    for (const Node &n : p.nodes) {
+        if (const auto *a = std::get_if<Attention>(&n.op)) {
+            EXPECT_EQ(a->window, h.window[layer++]);
+            EXPECT_EQ(a->softcap, f.caps.scores);
+            EXPECT_EQ(a->scale, static_cast<float>(h.attention_scale));
+            EXPECT_EQ(a->sinks != kNone, s.has(Part::sinks));
+        } else if (const auto *g = std::get_if<Glu>(&n.op)) {
+            EXPECT_EQ(g->kind, unit);
+        } else if (const auto *x = std::get_if<Add>(&n.op)) {
+            branches += f.scales.residual > 0 && x->scale == f.scales.residual;
+        } else if (const auto *logits = std::get_if<Scale>(&n.op)) {
+            EXPECT_EQ(logits->softcap, f.caps.logits);
+            EXPECT_EQ(logits->scale, f.scales.logits > 0 ? 1 / f.scales.logits : 1);
+        } else if (const auto *e = std::get_if<Embed>(&n.op)) {
+            EXPECT_EQ(e->scale, static_cast<float>(h.embedding_scale));
+        }
+    }
+    EXPECT_EQ(branches, f.scales.residual > 0 ? 2 * s.n_layers : 0);
+}
+
+// Every rope of a layer reads the table of its kind, and the frequencies of that table are those of its kind.
+TEST(Programs, LayersWithAWindowTurnByATableOfTheirOwn) {
+    for (const char *like : {"tiny-gemma3", "tiny-olmo3"}) {
+        const TinyModel model({.like = like});
+        const Hparams h = read_hparams(model.file);
+        const Program p = build_program(model.file);
+        std::map<ValueId, const RopeTable *> tables;
+        for (const Node &n : p.nodes) {
+            if (const auto *t = std::get_if<RopeTable>(&n.op)) tables[t->out] = t;
+            if (const auto *r = std::get_if<Rope>(&n.op)) {
+                const bool local = h.window[static_cast<size_t>(n.layer)] > 0;
+                const RopeParams &rope = local ? h.local_rope : h.rope;
+                EXPECT_EQ(tables.at(r->table)->magnitude, rope.magnitude) << like << " layer " << n.layer;
+                // The slowest pair: stretched by the whole factor, or plain.
+                const double slowest = std::pow(rope.base, -(h.n_rot - 2.0) / h.n_rot);
+                EXPECT_DOUBLE_EQ(tables.at(r->table)->frequency.back(), slowest / rope.factor);
+            }
+        }
+    }
+}
+
+TEST(Programs, LongContextsHaveFrequenciesOfTheirOwn) {
+    const TinyModel model({.like = "tiny-phi3"});
+    const Program p = build_program(model.file);
+    const auto &table = std::get<RopeTable>(p.nodes.front().op);
+    ASSERT_EQ(table.frequency.size(), 24u);
+    ASSERT_EQ(table.long_frequency.size(), 24u);
+    EXPECT_EQ(table.long_above, 32u);
+    for (size_t j = 0; j < 24; j++) {
+        const double plain = std::pow(1e4, -static_cast<double>(j) / 24), step = static_cast<double>(j) / 23;
+        EXPECT_NEAR(table.frequency[j], plain / (1 + 0.2 * step), 1e-6 * plain);
+        EXPECT_NEAR(table.long_frequency[j], plain / std::pow(32, step), 1e-6 * plain);
+    }
+}
+
+TEST(Programs, QueriesMayHaveATemperature) {
+    const TinyModel model({.like = "tiny-mistral3"});
+    const Program p = build_program(model.file);
+    std::vector<const RopeTable *> tables;
+    std::map<ValueId, int> ropes;  // by table
+    for (const Node &n : p.nodes) {
+        if (const auto *t = std::get_if<RopeTable>(&n.op)) tables.push_back(t);
+        if (const auto *r = std::get_if<Rope>(&n.op)) ropes[r->table]++;
+    }
+    ASSERT_EQ(tables.size(), 2u);
+    EXPECT_EQ(tables[0]->temperature, 0);
+    EXPECT_EQ(tables[1]->temperature, static_cast<double>(0.2f));
+    EXPECT_EQ(tables[1]->temperature_every, 8u);
+    EXPECT_EQ(tables[0]->frequency, tables[1]->frequency);
+    EXPECT_EQ(ropes[tables[0]->out], 2);
+    EXPECT_EQ(ropes[tables[1]->out], 2);
+}
+
+// A part of a matrix is a weight of its own: its first row is where the part begins.
+TEST(Programs, PartsOfAMatrixPointIntoIt) {
+    const TinyModel model({.like = "tiny-phi3", .quant = "Q4_K_M"});
+    const Program p = build_program(model.file);
+    const std::tuple<const char *, const char *, uint32_t, uint32_t> parts[] = {
+        {"blk.1.attn_qkv.weight[0:256]", "blk.1.attn_qkv.weight", 0, 256},
+        {"blk.1.attn_qkv.weight[256:384]", "blk.1.attn_qkv.weight", 256, 128},
+        {"blk.1.attn_qkv.weight[384:512]", "blk.1.attn_qkv.weight", 384, 128},
+        {"blk.1.ffn_up.weight[0:512]", "blk.1.ffn_up.weight", 0, 512},
+        {"blk.1.ffn_up.weight[512:1024]", "blk.1.ffn_up.weight", 512, 512},
+    };
+    for (const auto &[name, whole, first, n] : parts) {
+        const auto w =
+            std::find_if(p.weights.begin(), p.weights.end(), [&](const Weight &x) { return x.name == name; });
+        ASSERT_NE(w, p.weights.end()) << name;
+        const gguf::Tensor *t = model.file.find_tensor(whole);
+        EXPECT_EQ(w->n, n);
+        EXPECT_EQ(w->data, t->data + row_bytes(w->format, w->k) * first) << name;
+        EXPECT_LE(w->data + w->bytes(), t->data + t->bytes) << name;
+    }
 }
 
 TEST_P(Architectures, StatesAndLogitsAreDeclared) {
@@ -106,7 +239,8 @@ TEST_P(Architectures, StatesAndLogitsAreDeclared) {
 
 TEST_P(Architectures, PairsTurnAsTheFilesOfTheArchitectureHaveThem) {
     const TinyModel model({.like = GetParam()});
-    const bool adjacent = synthetic_shape(GetParam()).architecture == "llama";
+    const std::string_view architecture = synthetic_shape(GetParam()).architecture;
+    const bool adjacent = architecture == "llama" || architecture == "mistral3" || architecture == "granite";
     for (const Node &n : build_program(model.file).nodes) {
         if (const auto *rope = std::get_if<Rope>(&n.op)) {
             EXPECT_EQ(rope->pairs, adjacent ? RopePairs::adjacent : RopePairs::halves);
@@ -145,13 +279,13 @@ TEST(Programs, OptionalBiasesAreAdded) {
 TEST(Programs, TensorsThatNothingReadsAreListed) {
     const TinyModel base({.like = "tiny-qwen3"});
     Edit e;
-    for (const char *name : {"blk.1.attn_sinks.weight", "extra.weight"})
+    for (const char *name : {"blk.1.attn_rot_embd.weight", "extra.weight"})
         e.tensors.emplace(name, std::pair(Format::F32, std::vector<uint64_t>{8}));
     const TempFile temp("extra.gguf");
     write_edited(base.file, e, temp.path());
     const gguf::File file = gguf::File::open(temp.path());
     EXPECT_EQ(unused_tensors(file, build_program(file)),
-              (std::vector<std::string>{"blk.1.attn_sinks.weight", "extra.weight"}));
+              (std::vector<std::string>{"blk.1.attn_rot_embd.weight", "extra.weight"}));
 }
 
 TEST(Programs, MatricesMayBeInAnyFormat) {

@@ -5,12 +5,14 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <stdexcept>
 
 #include "core/error.h"
 #include "measure/synthetic.h"
 #include "measure/synthetic_fill.h"
 #include "measure/synthetic_mix.h"
 #include "measure/synthetic_vocab.h"
+#include "model/model.h"
 #include "model/tiny_file.h"
 #include "oracle/decode.h"
 
@@ -122,17 +124,23 @@ uint64_t elements(const SynthTensor &t) {
     return n;
 }
 
-// Published parameter counts; for Llama 3 without its rope_freqs.weight.
+// Published parameter counts; without factors of RoPE. Those of Gemma 3 4B are of its language model, without the rows
+// of the table that no token has.
 TEST(Synthetic, ShapesHaveTheParametersOfTheirModels) {
     const std::pair<const char *, uint64_t> counts[] = {
-        {"qwen3-0.6b", 596049920},      {"qwen3-4b", 4022468096},   {"qwen3-8b", 8190735360},
-        {"qwen3-30b-a3b", 30532122624}, {"llama-1b", 1235814400},   {"llama-8b", 8030261248},
-        {"qwen2.5-0.5b", 494032768},    {"qwen2.5-7b", 7615616512}, {"smollm2-135m", 134515008},
+        {"qwen3-0.6b", 596049920},      {"qwen3-4b", 4022468096},           {"qwen3-8b", 8190735360},
+        {"qwen3-30b-a3b", 30532122624}, {"llama-1b", 1235814400},           {"llama-8b", 8030261248},
+        {"qwen2.5-0.5b", 494032768},    {"qwen2.5-7b", 7615616512},         {"smollm2-135m", 134515008},
+        {"mistral-7b", 7248023552},     {"mixtral-8x7b", 46702792704},      {"gemma2-2b", 2614341888},
+        {"gemma3-270m", 268098176},     {"gemma3-1b", 999885952},           {"gemma3-4b", 3880099328},
+        {"phi3-mini", 3821079552},      {"phi4-mini", 3836021760},          {"phi4", 14659507200},
+        {"olmo2-7b", 7298617344},       {"granite-3.3-2b", 2533539840},     {"granite-3.3-8b", 8170864640},
+        {"gpt-oss-20b", 20914757184},   {"qwen1.5-moe-a2.7b", 14315784192},
     };
     for (const auto &[name, count] : counts) {
         uint64_t n = 0;
         for (const SynthTensor &t : plan_synthetic({.like = name}).tensors)
-            if (t.name != "rope_freqs.weight") n += elements(t);
+            if (!t.name.starts_with("rope_")) n += elements(t);
         EXPECT_EQ(n, count) << name;
     }
 }
@@ -158,6 +166,33 @@ TEST(Synthetic, MixesAreThoseOfPublishedFiles) {
     EXPECT_EQ(formats({.like = "qwen3-30b-a3b", .quant = "Q4_K_M"}), (Counts{{F32, 48}, {Q4_K, 289}, {Q6_K, 49}}));
     EXPECT_EQ(formats({.like = "qwen3-30b-a3b", .quant = "mxfp4_moe"}), (Counts{{F32, 48}, {Q8_0, 194}, {MXFP4, 144}}));
     EXPECT_EQ(formats({.like = "llama-1b", .quant = "F16"}), (Counts{{F16, 113}}));
+    EXPECT_EQ(formats({.like = "phi3-mini", .quant = "Q4_K_M"}), (Counts{{Q4_K, 81}, {Q5_K, 32}, {Q6_K, 17}}));
+    // 289 tensors in F32, of which these have two dimensions: routers, and biases of experts.
+    EXPECT_EQ(formats({.like = "gpt-oss-20b", .quant = "MXFP4_MOE"}), (Counts{{F32, 96}, {Q8_0, 98}, {MXFP4, 72}}));
+    EXPECT_EQ(plan_synthetic({.like = "gpt-oss-20b", .quant = "MXFP4_MOE"}).tensors.size(), 459u);
+}
+
+// With eight experts attention is small beside them, and gets more bits.
+TEST(Synthetic, EightExpertsSpareAttention) {
+    using enum Format;
+    const auto of = [](const char *quant, std::string_view name) {
+        for (const SynthTensor &t : plan_synthetic({.like = "mixtral-8x7b", .quant = quant}).tensors)
+            if (t.name == name) return t.format;
+        throw std::logic_error("no such tensor");
+    };
+    for (const char *quant : {"Q4_K_M", "Q5_K_M", "Q3_K_S", "Q4_0"}) {
+        EXPECT_EQ(of(quant, "blk.7.attn_k.weight"), Q8_0) << quant;
+        EXPECT_EQ(of(quant, "blk.7.attn_v.weight"), Q8_0) << quant;
+    }
+    EXPECT_EQ(of("Q4_K_M", "blk.7.attn_output.weight"), Q5_K);
+    EXPECT_EQ(of("Q5_K_M", "blk.7.attn_output.weight"), Q5_K);
+    EXPECT_EQ(of("Q4_0", "blk.7.attn_output.weight"), Q4_0);
+    EXPECT_EQ(of("Q6_K", "blk.7.attn_output.weight"), Q6_K);
+    EXPECT_EQ(of("IQ2_XS", "blk.7.attn_k.weight"), Q4_K);
+    EXPECT_EQ(of("IQ2_XS", "blk.7.attn_output.weight"), Q5_K);
+    EXPECT_EQ(of("Q4_K_M", "blk.7.attn_q.weight"), Q4_K);
+    EXPECT_EQ(of("F16", "blk.7.attn_v.weight"), F16);
+    EXPECT_EQ(of("Q4_K_M", "blk.7.ffn_gate_inp.weight"), F32);
 }
 
 TEST(Synthetic, RowsThatDoNotFitFallBack) {
@@ -261,6 +296,14 @@ TEST(Synthetic, FilesSayWhatTheyAre) {
     EXPECT_NE(model.file.get_string("general.description").find("seed 12"), std::string_view::npos);
     EXPECT_EQ(model.file.get_u64("tokenizer.ggml.eos_token_id"), 299u);
     EXPECT_EQ(model.file.tensors().size(), model.plan.tensors.size());
+}
+
+// Every architecture that runs has a shape to gate it on.
+TEST(Synthetic, EveryArchitectureHasATinyShape) {
+    std::set<std::string_view> shaped;
+    for (const ModelShape &s : synthetic_shapes())
+        if (s.name.starts_with("tiny-")) shaped.insert(s.architecture);
+    for (const Architecture &a : architectures()) EXPECT_TRUE(shaped.contains(a.name)) << a.name;
 }
 
 }  // namespace
