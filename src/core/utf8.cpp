@@ -42,6 +42,20 @@ Utf8Step utf8_step(std::string_view s) {
     return {Utf8::valid, lead.length};
 }
 
+char32_t utf8_code(std::string_view character) {
+    const auto byte = [&](size_t i) { return char32_t{static_cast<uint8_t>(character[i])}; };
+    switch (character.size()) {
+        case 1:
+            return byte(0);
+        case 2:
+            return (byte(0) & 0x1F) << 6 | (byte(1) & 0x3F);
+        case 3:
+            return (byte(0) & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+        default:
+            return (byte(0) & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+    }
+}
+
 size_t utf8_valid_prefix(std::string_view s) {
     size_t at = 0;
     while (at < s.size()) {

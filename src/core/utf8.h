@@ -24,6 +24,9 @@ struct Utf8Step {
 // What `s` starts with; `s` must not be empty.
 Utf8Step utf8_step(std::string_view s);
 
+// The code point of `character`, which is one whole character.
+char32_t utf8_code(std::string_view character);
+
 // Length of the longest prefix of `s` that is well-formed.
 size_t utf8_valid_prefix(std::string_view s);
 

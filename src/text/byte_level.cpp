@@ -46,9 +46,8 @@ std::string byte_level_decode(std::string_view stored) {
     bytes.reserve(stored.size());
     for (size_t at = 0; at < stored.size();) {
         const Utf8Step step = utf8_step(stored.substr(at));
-        if (step.kind != Utf8::valid || step.length > 2) return std::string(stored);
-        unsigned code = static_cast<uint8_t>(stored[at]);
-        if (step.length == 2) code = (code & 0x1F) << 6 | (static_cast<uint8_t>(stored[at + 1]) & 0x3F);
+        if (step.kind != Utf8::valid) return std::string(stored);
+        const char32_t code = utf8_code(stored.substr(at, step.length));
         if (code < 256 && stands_for_itself(code)) {
             bytes += static_cast<char>(code);
         } else if (code >= kFirstSubstitute && code < kFirstSubstitute + kSubstitutes) {

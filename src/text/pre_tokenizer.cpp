@@ -12,35 +12,11 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "gguf/printable.h"
 
 namespace ridge::text {
 
 namespace {
-
-// The original patterns say \s and mean the Unicode property White_Space. PCRE2's \s also takes U+180E, which lost that
-// property in Unicode 6.3, so it is spelled out, for use inside brackets.
-#define SPACE R"(\t-\r\x{85}\p{Z})"
-
-// The contractions, words, numbers, punctuation and white space of GPT-2, each with the space before it.
-constexpr std::string_view kGpt2 =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+";
-
-// The later families: contractions in either case, a word takes along one sign of any kind, a line break ends a piece.
-// They differ in how many digits make a piece.
-#define WORDS(digits)                                                                  \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" SPACE \
-    "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
-
-// Taken from the tokenizer.json files that the models were published with; the names are those of GGUF files.
-const std::array<PreTokenizerRow, 4> kRows{{
-    {.names = {"gpt-2"}, .patterns = {kGpt2}},
-    {.names = {"smollm"}, .patterns = {"\\p{N}", kGpt2}},  // every digit apart, then as GPT-2
-    {.names = {"qwen2", "deepseek-r1-qwen"}, .patterns = {WORDS("\\p{N}")}},
-    {.names = {"llama-bpe", "llama-v3", "llama3"},
-     .patterns = {WORDS("\\p{N}{1,3}")},
-     .whole_pieces_first = true,
-     .add_bos = true},
-}};
 
 std::string pcre2_message(int code) {
     std::array<char, 256> text{};
@@ -50,21 +26,20 @@ std::string pcre2_message(int code) {
 
 std::string known_names() {
     std::vector<std::string_view> names;
-    for (const PreTokenizerRow &row : kRows) names.insert(names.end(), row.names.begin(), row.names.end());
+    for (const PreTokenizerRow &row : pre_tokenizer_rows())
+        names.insert(names.end(), row.names.begin(), row.names.end());
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::span<const PreTokenizerRow> pre_tokenizer_rows() { return kRows; }
-
 struct PreTokenizer::Pattern {
     pcre2_code *code = nullptr;
 
-    explicit Pattern(std::string_view source) {
+    Pattern(std::string_view source, uint32_t options) {
         int error = 0;
         PCRE2_SIZE offset = 0;
-        code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF, &error, &offset,
+        code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), options, &error, &offset,
                              nullptr);
         RIDGE_ASSERT(code != nullptr);
         // Where no code may be generated at run time the interpreter does the same, slower.
@@ -87,21 +62,27 @@ struct PreTokenizer::Match {
 };
 
 PreTokenizer::PreTokenizer(std::string_view name, std::string_view origin) {
+    const auto rows = pre_tokenizer_rows();
     const auto row = std::ranges::find_if(
-        kRows, [&](const PreTokenizerRow &r) { return std::ranges::find(r.names, name) != r.names.end(); });
-    if (row == kRows.end() && name.empty()) {
+        rows, [&](const PreTokenizerRow &r) { return std::ranges::find(r.names, name) != r.names.end(); });
+    if (row == rows.end() && name.empty()) {
         fail(
             ErrorKind::unsupported,
             "{}: the file names no pre-tokenizer (tokenizer.ggml.pre is absent); known: {}. Choose one with --pre NAME",
             origin, known_names());
     }
-    if (row == kRows.end()) {
+    if (row == rows.end()) {
         fail(ErrorKind::unsupported,
-             "{}: unknown pre-tokenizer '{}' (tokenizer.ggml.pre); known: {}. Override with --pre NAME", origin, name,
-             known_names());
+             "{}: unknown pre-tokenizer '{}' (tokenizer.ggml.pre); known: {}. Override with --pre NAME", origin,
+             gguf::printable(name), known_names());
     }
     row_ = &*row;
-    for (std::string_view source : row_->patterns) patterns_.push_back(std::make_shared<const Pattern>(source));
+    for (std::string_view source : row_->patterns) {
+        patterns_.push_back(std::make_shared<const Pattern>(source, PCRE2_UTF));
+    }
+    for (std::string_view source : row_->byte_patterns) {
+        patterns_.push_back(std::make_shared<const Pattern>(source, 0));
+    }
 }
 
 void PreTokenizer::split(std::string_view text, std::vector<std::string_view> &pieces) const {

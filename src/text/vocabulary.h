@@ -31,13 +31,17 @@ struct Vocabulary {
     std::string pre;     // tokenizer.ggml.pre: the pre-tokenizer of a byte-level BPE; empty where not given
     std::vector<std::string> tokens;  // by id, in the family's stored form
     std::vector<TokenType> types;     // by id; empty where the file has none: all are normal
+    std::vector<float> scores;        // by id; empty where the file has none
     std::vector<std::string> merges;  // "left right", the most urgent first
-    std::optional<int32_t> bos, eos, eot, eom;
-    std::optional<bool> add_bos, add_eos;
+    std::string charsmap;             // the replacements of a SentencePiece normalizer (see normalizer.h)
+    std::optional<int32_t> bos, eos, eot, eom, unknown;
+    std::optional<int32_t> fim_pad, fim_rep, fim_sep;  // of code models: padding, repository, file separator
+    std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_spaces;
 };
 
-// `pre`, where not empty, stands in for the file's own (the command line's --pre). Throws Error{file} where a key is
-// missing or has another type, naming it and the file.
-Vocabulary vocabulary_from_gguf(const gguf::File &file, std::string_view pre = {});
+// `pre` and `family`, where not empty, stand in for the file's own tokenizer.ggml.pre and tokenizer.ggml.model (the
+// command line's --pre and --tokenizer). Throws Error{file} where a key is missing or has another type, naming it and
+// the file.
+Vocabulary vocabulary_from_gguf(const gguf::File &file, std::string_view pre = {}, std::string_view family = {});
 
 }  // namespace ridge::text

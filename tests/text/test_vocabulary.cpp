@@ -77,6 +77,41 @@ TEST_F(VocabularyFile, IsReadWhole) {
     EXPECT_EQ(vocabulary_from_gguf(file, "qwen2").pre, "qwen2");
 }
 
+TEST_F(VocabularyFile, WhatSentencePieceNeedsIsRead) {
+    const std::vector<float> scores{0, -1, -2.5, 0};
+    const auto file = write([&](gguf::Writer &w) {
+        add_all(w);
+        w.add_floats("tokenizer.ggml.scores", scores);
+        w.add_u32("tokenizer.ggml.bos_token_id", 3);
+        w.add_u32("tokenizer.ggml.unknown_token_id", 2);
+        w.add_u32("tokenizer.ggml.fim_pad_token_id", 1);
+        w.add_u32("tokenizer.ggml.fim_rep_token_id", 0);
+        w.add_u32("tokenizer.ggml.fim_sep_token_id", 3);
+        w.add_bool("tokenizer.ggml.add_space_prefix", false);
+        w.add_bool("tokenizer.ggml.remove_extra_whitespaces", true);
+        const std::byte bytes[] = {std::byte{'a'}, std::byte{0}, std::byte{255}};
+        w.add_value("tokenizer.ggml.precompiled_charsmap",
+                    {.type = gguf::Type::array, .element = gguf::Type::u8, .count = 3, .data = bytes, .bytes = 3});
+    });
+    Vocabulary v = vocabulary_from_gguf(file);
+    EXPECT_EQ(v.scores, scores);
+    EXPECT_EQ(v.unknown, 2);
+    EXPECT_EQ(v.fim_pad, 1);
+    EXPECT_EQ(v.fim_rep, 0);
+    EXPECT_EQ(v.fim_sep, 3);
+    EXPECT_EQ(v.add_space_prefix, false);
+    EXPECT_EQ(v.remove_extra_spaces, true);
+    EXPECT_EQ(v.charsmap, std::string("a\0\xFF", 3));
+
+    // The family may be overridden: now the higher score decides, and not the list of merges.
+    v = vocabulary_from_gguf(file, {}, "llama");
+    EXPECT_EQ(v.model, "llama");
+    v.charsmap.clear();
+    EXPECT_EQ(Tokenizer::from(v)->encode("ab"), (std::vector<int32_t>{3, 2}));
+    v = vocabulary_from_gguf(file, {}, "wordpiece");
+    EXPECT_THROW(Tokenizer::from(v), Error);
+}
+
 TEST_F(VocabularyFile, OptionalKeysMayBeAbsent) {
     const auto file = write([](gguf::Writer &w) {
         w.add_string("tokenizer.ggml.model", "gpt2");
@@ -85,7 +120,9 @@ TEST_F(VocabularyFile, OptionalKeysMayBeAbsent) {
     });
     const Vocabulary v = vocabulary_from_gguf(file, "gpt-2");
     EXPECT_TRUE(v.types.empty());
-    EXPECT_FALSE(v.bos || v.eos || v.eot || v.eom || v.add_bos || v.add_eos);
+    EXPECT_TRUE(v.scores.empty() && v.charsmap.empty());
+    EXPECT_FALSE(v.bos || v.eos || v.eot || v.eom || v.unknown || v.fim_pad || v.fim_rep || v.fim_sep);
+    EXPECT_FALSE(v.add_bos || v.add_eos || v.add_space_prefix || v.remove_extra_spaces);
     EXPECT_EQ(Tokenizer::from(v)->encode("aab"), (std::vector<int32_t>{0, 2}));
 }
 
@@ -108,6 +145,16 @@ TEST_F(VocabularyFile, ErrorsNameFileAndKey) {
                w.add_strings("tokenizer.ggml.token_type", kTokens);
            }),
            {"tokenizer.ggml.token_type", "array of integers"});
+    expect(error_of([](auto &w) {
+               add_all(w);
+               w.add_i32s("tokenizer.ggml.scores", kTypes);
+           }),
+           {"tokenizer.ggml.scores", "array of numbers"});
+    expect(error_of([](auto &w) {
+               add_all(w);
+               w.add_strings("tokenizer.ggml.precompiled_charsmap", kTokens);
+           }),
+           {"tokenizer.ggml.precompiled_charsmap", "array of bytes"});
     for (const int32_t bad : {0, 7, -1}) {
         expect(error_of([&](auto &w) {
                    w.add_string("tokenizer.ggml.model", "gpt2");
@@ -124,7 +171,7 @@ TEST_F(VocabularyFile, ErrorsNameFileAndKey) {
                add_all(w);
                w.add_u64("tokenizer.ggml.bos_token_id", uint64_t{1} << 32);  // not 0
            }),
-           {"tokenizer.ggml.bos_token_id", "4 entries"});
+           {"tokenizer.ggml.bos_token_id is 4294967296", "31 bits"});
     expect(error_of([](auto &w) {
                add_all(w);
                w.add_i32("tokenizer.ggml.bos_token_id", -1);
