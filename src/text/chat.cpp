@@ -1,164 +1,163 @@
 #include "text/chat.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <fstream>
 
 #include "core/error.h"
 #include "gguf/printable.h"
+#include "text/chat_builtin.h"
 
 namespace ridge::text {
 
-const std::string_view kPlainChatMl =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
-    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>";
-constexpr std::string_view kEnd = "<|im_end|>";
+// Templates build control tokens around a role ("<|" + role + "|>"), so the roles in use count as the template's text.
+constexpr std::array<std::string_view, 8> kRoles{"system", "user",      "assistant", "tool",
+                                                 "model",  "developer", "function",  "ipython"};
 
-constexpr std::string_view kSmolLm2System = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-constexpr std::string_view kQwen25System = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-
-struct Row {
-    ChatTemplate format;
-    std::array<std::string_view, 2> marks;  // what its Jinja source contains, beside the two control tokens
-};
-
-constexpr std::array kRows{
-    Row{{"SmolLM2", kSmolLm2System}, {kSmolLm2System, "<|im_start|>assistant"}},
-    Row{{"Qwen2.5", kQwen25System}, {kQwen25System, "<|im_start|>assistant"}},
-    Row{{"Qwen3", std::nullopt, true}, {"enable_thinking is false", "ns.last_query_index"}},
-};
-
-std::string known_templates() {
-    std::vector<std::string_view> names{"ChatML"};
-    for (const Row &row : kRows) names.push_back(row.format.name);
-    return fmt::format("{}", fmt::join(names, ", "));
+bool is_trusted(std::string_view key, std::string_view value) {
+    return key == "role" && std::ranges::find(kRoles, value) != kRoles.end();
 }
 
-// An assistant message that may hold its reasoning.
-struct Answer {
-    std::string_view thinking, content;
-};
-
-std::string_view without_leading_newlines(std::string_view s) {
-    s.remove_prefix(std::min(s.find_first_not_of('\n'), s.size()));
-    return s;
-}
-
-std::string_view without_trailing_newlines(std::string_view s) { return s.substr(0, s.find_last_not_of('\n') + 1); }
-
-Answer split_thinking(std::string_view content) {
-    constexpr std::string_view kOpen = "<think>";
-    constexpr std::string_view kClose = "</think>";
-    const size_t close = content.find(kClose);
-    if (close == std::string_view::npos) return {{}, content};
-    std::string_view thinking = without_trailing_newlines(content.substr(0, close));
-    if (const size_t open = thinking.rfind(kOpen); open != std::string_view::npos) {
-        thinking.remove_prefix(open + kOpen.size());
+void check_messages(const Json &messages) {
+    if (!messages.is_array()) {
+        fail(ErrorKind::usage, "the messages of a chat are a JSON array, not {}", messages.type_name());
     }
-    return {without_trailing_newlines(without_leading_newlines(thinking)),
-            without_leading_newlines(content.substr(content.rfind(kClose) + kClose.size()))};
+    if (messages.empty()) fail(ErrorKind::usage, "a chat needs at least one message");
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const Json &m = messages[i];
+        if (!m.is_object() || !m.contains("role") || !m["role"].is_string()) {
+            fail(ErrorKind::usage, "messages[{}] is no object with a \"role\" that is a string", i);
+        }
+    }
 }
 
-// The index of the last question; answers after it keep their reasoning.
-size_t last_question(std::span<const Message> messages) {
-    for (size_t i = messages.size(); i-- > 0;) {
-        const std::string_view content = messages[i].content;
-        const bool is_tool_result = content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
-        if (messages[i].role == "user" && !is_tool_result) return i;
+// As transformers hands messages to a template: a key that is null is not there (OpenAI's API has "content": null
+// beside tool calls), and then reasoning is found under all its names.
+Json prepared(const Json &messages) {
+    constexpr std::array<std::string_view, 3> kReasoning{"reasoning_content", "thinking", "reasoning"};
+    Json list = Json::array();
+    for (const Json &m : messages) {
+        std::array<const Json *, kReasoning.size()> found{};
+        for (const auto &[key, value] : m.items()) {
+            const auto name = std::ranges::find(kReasoning, key);
+            if (name != kReasoning.end() && !value.is_null()) found[size_t(name - kReasoning.begin())] = &value;
+        }
+        const auto first = std::ranges::find_if(found, [](const Json *value) { return value != nullptr; });
+        const Json *reasoning = first == found.end() ? nullptr : *first;
+        // Keys are appended: each differs from all before it, and a look-up would go through them.
+        Json::object_t out;
+        if (reasoning != nullptr) out.emplace_back("thinking", found[1] != nullptr ? *found[1] : *reasoning);
+        for (const auto &[key, value] : m.items()) {
+            if (!value.is_null() && key != "thinking") out.emplace_back(key, value);
+        }
+        if (reasoning != nullptr && found[0] == nullptr) out.emplace_back("reasoning_content", *reasoning);
+        list.push_back(std::move(out));
     }
-    return messages.size() - 1;
+    return list;
 }
 
-// Collects segments, joining neighbours of the same kind.
-class Renderer {
-  public:
-    void from_template(std::string_view text) { add(text, true); }
-    void from_message(std::string_view text) { add(text, false); }
-    std::vector<Segment> take() { return std::move(segments_); }
-
-  private:
-    void add(std::string_view text, bool is_template) {
-        if (text.empty()) return;
-        if (segments_.empty() || segments_.back().is_template != is_template) segments_.push_back({"", is_template});
-        segments_.back().text += text;
+jinja::Template parse(std::string_view jinja, std::string_view origin) {
+    if (jinja.empty()) {
+        fail(ErrorKind::unsupported,
+             "{}: the file has no chat template (tokenizer.chat_template); choose one with --chat-template NAME or "
+             "FILE, or use --raw to give the prompt as it is",
+             origin);
     }
-    std::vector<Segment> segments_;
-};
+    return jinja::Template::parse(jinja, origin);
+}
 
 }  // namespace
 
-ChatTemplate chat_template_from(std::string_view jinja, std::string_view origin) {
-    if (jinja == kPlainChatMl) return {"ChatML", std::nullopt};
-    const auto has = [&](std::string_view mark) { return jinja.find(mark) != std::string_view::npos; };
-    for (const Row &row : kRows) {
-        if (has(kStart) && has(kEnd) && std::ranges::all_of(row.marks, has)) return row.format;
-    }
-    if (jinja.empty()) {
-        fail(ErrorKind::unsupported,
-             "{}: the file has no chat template (tokenizer.chat_template); use --raw to give the prompt as it is",
-             origin);
-    }
-    fail(ErrorKind::unsupported,
-         "{}: this chat template is not supported yet (tokenizer.chat_template, '{}'); supported: those of {}. "
-         "Use --raw to give the prompt as it is",
-         origin, gguf::printable(jinja), known_templates());
+Json message(std::string_view role, std::string_view content) {
+    Json m = Json::object();
+    m["role"] = role;
+    m["content"] = content;
+    return m;
 }
 
-std::vector<Segment> render_chat(const ChatTemplate &t, std::span<const Message> messages, bool add_generation_prompt) {
-    if (messages.empty()) fail(ErrorKind::usage, "a chat needs at least one message");
-    Renderer out;
-    const auto open = [&](std::string_view role) { out.from_template(fmt::format("{}{}\n", kStart, role)); };
-    const auto close = [&] { out.from_template(fmt::format("{}\n", kEnd)); };
-    if (t.default_system && messages[0].role != "system") {
-        open("system");
-        out.from_template(*t.default_system);
-        close();
-    }
-    const size_t question = last_question(messages);
-    for (size_t i = 0; i < messages.size(); ++i) {
-        const auto &[role, content] = messages[i];
-        if (role != "system" && role != "user" && role != "assistant") {
-            fail(ErrorKind::usage, "messages[{}] has the role '{}'; supported: system, user, assistant", i,
-                 gguf::printable(role));
-        }
-        open(role);
-        if (t.splits_thinking && role == "assistant") {
-            const Answer answer = split_thinking(content);
-            const bool is_last = i + 1 == messages.size();
-            if (i > question && (is_last || !answer.thinking.empty())) {
-                out.from_template("<think>\n");
-                out.from_message(answer.thinking);
-                out.from_template("\n</think>\n\n");
-                out.from_message(without_leading_newlines(answer.content));
-            } else {
-                out.from_message(answer.content);
-            }
-        } else {
-            out.from_message(content);
-        }
-        close();
-    }
-    if (add_generation_prompt) open("assistant");
-    return out.take();
+SpecialNames special_names(const Tokenizer &tokenizer) {
+    const auto name = [&](std::optional<int32_t> id) -> std::optional<std::string> {
+        if (!id) return std::nullopt;
+        return std::string(tokenizer.piece(*id, true));
+    };
+    return {name(tokenizer.bos()), name(tokenizer.eos())};
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer &tokenizer, const ChatTemplate &t, std::span<const Message> messages,
-                                 bool add_generation_prompt) {
-    for (const std::string_view name : {kStart, kEnd}) {
-        const auto id = tokenizer.named(name);
-        if (!id || tokenizer.type(*id) != TokenType::control) {
-            fail(ErrorKind::file,
-                 "the chat template of {} needs the control token {}, which the vocabulary does not have", t.name,
+ChatTemplate::ChatTemplate(std::string_view jinja, SpecialNames names, std::string_view origin)
+    : template_(parse(jinja, origin)), names_(std::move(names)) {}
+
+ChatTemplate::ChatTemplate(std::string_view jinja, const Tokenizer &tokenizer, std::string_view origin)
+    : ChatTemplate(jinja, special_names(tokenizer), origin) {}
+
+std::vector<Segment> ChatTemplate::render(const Json &messages, const ChatOptions &options) const {
+    check_messages(messages);
+    if (!options.tools.is_null() && !options.tools.is_array()) {
+        fail(ErrorKind::usage, "the tools of a chat are a JSON array, not {}", options.tools.type_name());
+    }
+    if (!options.documents.is_null() && !options.documents.is_array()) {
+        fail(ErrorKind::usage, "the documents of a chat are a JSON array, not {}", options.documents.type_name());
+    }
+    if (!options.variables.is_null() && !options.variables.is_object()) {
+        fail(ErrorKind::usage, "the variables of a chat template are a JSON object, not {}",
+             options.variables.type_name());
+    }
+    Json variables = options.variables.is_null() ? Json::object() : options.variables;
+    const auto set = [&](const char *name, Json value) {
+        if (variables.contains(name)) {
+            fail(ErrorKind::usage, "the further variables of a chat template (--template-vars) may not replace {}",
                  name);
         }
+        variables[name] = std::move(value);
+    };
+    set("messages", prepared(messages));
+    set("tools", options.tools);
+    set("documents", options.documents);
+    set("add_generation_prompt", options.add_generation_prompt);
+
+    jinja::RenderOptions render;
+    render.trusted = Json::object();
+    if (names_.bos) render.trusted["bos_token"] = *names_.bos;
+    if (names_.eos) render.trusted["eos_token"] = *names_.eos;
+    render.is_trusted = is_trusted;
+    render.now = options.now;
+    render.limits = options.limits;
+    return template_.render(variables, render);
+}
+
+std::vector<int32_t> ChatTemplate::encode(const Tokenizer &tokenizer, const Json &messages, const ChatOptions &options,
+                                          size_t *without_token) const {
+    if (!tokenizer.has_control_tokens()) {
+        fail(ErrorKind::file,
+             "{}: the vocabulary says of no token that it is a control token (tokenizer.ggml.token_type), so those of "
+             "the chat template would be read as plain text; use --raw to give the prompt as it is",
+             template_.origin());
     }
-    return tokenizer.encode(render_chat(t, messages, add_generation_prompt));
+    const std::vector<Segment> segments = render(messages, options);
+    std::vector<int32_t> ids = tokenizer.encode(segments, without_token);
+    if (ids.empty()) fail(ErrorKind::usage, "{}: the chat template writes nothing", template_.origin());
+    if (tokenizer.adds_bos() && tokenizer.bos() && ids.front() != *tokenizer.bos()) {
+        ids.insert(ids.begin(), *tokenizer.bos());
+    }
+    return ids;
+}
+
+TemplateSource load_chat_template(const std::string &name_or_path) {
+    for (const BuiltinTemplate &t : builtin_templates()) {
+        if (t.name == name_or_path) return {t.source, fmt::format("--chat-template {}", t.name)};
+    }
+    std::ifstream in(name_or_path, std::ios::binary);
+    std::string text(jinja::kMaxSource + 1, '\0');
+    if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!in.is_open() || in.bad() || (in.gcount() == 0 && !in.eof())) {
+        fail(ErrorKind::file, "--chat-template '{}': it is neither a file that can be read nor one of {}",
+             gguf::printable(name_or_path), builtin_template_names());
+    }
+    text.resize(static_cast<size_t>(in.gcount()));
+    std::string origin = gguf::printable(name_or_path, name_or_path.size());
+    if (text.empty()) fail(ErrorKind::file, "{}: the chat template file is empty", origin);
+    return {std::move(text), std::move(origin)};
 }
 
 }  // namespace ridge::text
