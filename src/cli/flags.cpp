@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/error.h"
+#include "gguf/printable.h"
 
 namespace ridge {
 
@@ -16,7 +17,8 @@ CLI::Validator positive_number() {
             uint32_t n = 0;
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
             const bool ok = error == std::errc{} && end == text.data() + text.size() && n > 0;
-            return ok ? std::string() : fmt::format("'{}' is no whole number from 1 to {}", text, UINT32_MAX);
+            return ok ? std::string()
+                      : fmt::format("'{}' is no whole number from 1 to {}", gguf::printable(text), UINT32_MAX);
         },
         "");
 }
@@ -36,9 +38,19 @@ std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd) {
                    "Switch levers: -NAME off, +NAME on, none, all, default; see `ridge levers`. May be given again")
         ->allow_extra_args(false)
         ->type_name("LIST");
-    cmd.add_option("--pre", f->open.pre_tokenizer, "Pre-tokenizer, where the file names none or a wrong one")
-        ->type_name("NAME");
+    add_tokenizer_flags(cmd, f->open.pre_tokenizer, f->open.tokenizer_family);
     return f;
+}
+
+void add_tokenizer_flags(CLI::App &cmd, std::string &pre_tokenizer, std::string &family, CLI::Option *needs) {
+    CLI::Option *pre = cmd.add_option("--pre", pre_tokenizer, "Pre-tokenizer, where the file names none or a wrong one")
+                           ->type_name("NAME");
+    CLI::Option *tokenizer =
+        cmd.add_option("--tokenizer", family, "Tokenizer family, where the file names none or a wrong one")
+            ->type_name("FAMILY");
+    if (needs == nullptr) return;
+    pre->needs(needs);
+    tokenizer->needs(needs);
 }
 
 void ModelFlags::resolve() {
@@ -85,7 +97,9 @@ void SamplerFlags::resolve() {
             const auto [ptr, error] = std::from_chars(text.data() + eq + 1, end, bias);
             ok = error == std::errc{} && ptr == end;
         }
-        if (!ok) fail(ErrorKind::usage, "--logit-bias {}: must be ID=BIAS, as in 42=-1.5 or 42=-inf", text);
+        if (!ok) {
+            fail(ErrorKind::usage, "--logit-bias {}: must be ID=BIAS, as in 42=-1.5 or 42=-inf", gguf::printable(text));
+        }
         options.logit_bias[id] = bias;
     }
     if (!seed_given) options.seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();

@@ -11,7 +11,7 @@
 
 namespace ridge {
 
-// -m, -t, --context, --batch, --kv, --lever, --pre.
+// -m, -t, --context, --batch, --kv, --lever, --pre, --tokenizer.
 struct ModelFlags {
     std::string model;
     std::string kv = "f16";
@@ -32,12 +32,16 @@ struct SamplerFlags {
 };
 std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd);
 
+// --pre and --tokenizer: what overrides the file, as vocabulary_from_gguf takes it.
+void add_tokenizer_flags(CLI::App &cmd, std::string &pre_tokenizer, std::string &family, CLI::Option *needs = nullptr);
+
 // A whole number that fits 32 bits and is not 0.
 CLI::Validator positive_number();
 
 // Every subcommand: each adds itself to `app`.
 void add_run(CLI::App &app);
 void add_inspect(CLI::App &app);
+void add_template(CLI::App &app);
 void add_tokenize(CLI::App &app);
 void add_levers(CLI::App &app);
 void add_devices(CLI::App &app);

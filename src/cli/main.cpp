@@ -26,6 +26,7 @@ int run(int argc, char **argv) {
         "interrupted.");
     ridge::add_run(app);
     ridge::add_inspect(app);
+    ridge::add_template(app);
     ridge::add_tokenize(app);
     ridge::add_levers(app);
     ridge::add_devices(app);

@@ -11,6 +11,7 @@
 
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "gguf/printable.h"
 
 namespace ridge {
 namespace {
@@ -22,7 +23,9 @@ std::optional<std::string> find_prompt(const RunFlags &f) {
     if (f.has_prompt) return f.prompt == "-" ? read_all(stdin, "the standard input") : f.prompt;
     if (!f.prompt_file.empty()) {
         const std::unique_ptr<std::FILE, int (*)(std::FILE *)> in(std::fopen(f.prompt_file.c_str(), "rb"), std::fclose);
-        if (!in) fail(ErrorKind::file, "cannot open the prompt file {}: {}", f.prompt_file, std::strerror(errno));
+        if (!in)
+            fail(ErrorKind::file, "cannot open the prompt file {}: {}", gguf::printable(f.prompt_file),
+                 std::strerror(errno));
         return read_all(in.get(), f.prompt_file);
     }
     if (!stdin_is_terminal()) {
@@ -46,23 +49,34 @@ void load_weights(const Model &model) {
     });
 }
 
-std::vector<int32_t> encode_prompt(const Run &run, const std::string &prompt) {
+struct Prompt {
+    std::vector<int32_t> tokens;
+    size_t without_token = 0;  // bytes
+};
+
+Prompt encode_prompt(const Run &run, const std::string &prompt) {
     const RunFlags &f = run.flags;
     const text::Tokenizer &t = run.model->tokenizer();
-    if (f.raw) return t.encode(prompt, {.parse_special = f.special});
-    std::vector<text::Message> messages;
-    if (f.has_system) messages.push_back({"system", f.system});
-    messages.push_back({"user", prompt});
-    return text::encode_chat(t, chat_template(*run.model), messages, true);
+    Prompt out;
+    if (f.raw) {
+        out.tokens = t.encode(prompt, {.parse_special = f.special}, &out.without_token);
+        return out;
+    }
+    text::Json messages = text::Json::array();
+    if (f.has_system) messages.push_back(text::message("system", f.system));
+    messages.push_back(text::message("user", prompt));
+    out.tokens = chat_template(run).encode(t, messages, f.chat->options, &out.without_token);
+    return out;
 }
 
-void print_json(const Run &run, const Generation &g) {
+void print_json(const Run &run, const Prompt &prompt, const Generation &g) {
     nlohmann::json out = {
         {"model", run.flags.model->model},
         {"text", g.text},
         {"tokens", g.tokens},
         {"finish", name(g.finish)},
         {"prompt_tokens", g.prompt_tokens},
+        {"bytes_without_token", prompt.without_token},
         {"prompt_seconds", g.prompt_seconds},
         {"prompt_tokens_per_second", g.prompt_rate()},
         {"answer_seconds", g.answer_seconds},
@@ -76,12 +90,12 @@ void print_json(const Run &run, const Generation &g) {
     write_out(out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-int one_shot(Run &run, const std::string &prompt) {
-    const std::vector<int32_t> tokens = encode_prompt(run, prompt);
-    const Generation g = generate(*run.session, run.model->tokenizer(), run.sampler, tokens, run.flags.generate,
+int one_shot(Run &run, const Prompt &prompt) {
+    note_without_token(prompt.without_token);
+    const Generation g = generate(*run.session, run.model->tokenizer(), run.sampler, prompt.tokens, run.flags.generate,
                                   terminal_callbacks(!run.flags.json));
     if (run.flags.json) {
-        print_json(run, g);
+        print_json(run, prompt, g);
     } else {
         write_out("\n");
         if (!run.flags.quiet) print_rates(run, g);
@@ -105,22 +119,31 @@ void explain_plan(Run &run) {
 int run_command(RunFlags &f) {
     f.model->resolve();
     f.sampler->resolve();
-    // Read before the model is opened: a missing prompt file should not wait for 20 GB.
+    // Files are read before the model is opened: a missing one should not wait for 20 GB.
+    f.chat->resolve();
     const std::optional<std::string> prompt = f.explain_plan ? std::optional<std::string>("") : find_prompt(f);
 
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
-    run.session = run.model->session(f.model->session);
     if (f.explain_plan) {
+        run.session = run.model->session(f.model->session);
         explain_plan(run);
         return 0;
     }
+    // What the template refuses is refused before memory is taken and weights are read.
+    std::optional<Prompt> encoded;
+    std::optional<text::ChatTemplate> format;
+    if (prompt)
+        encoded = encode_prompt(run, *prompt);
+    else
+        format = chat_template(run);
+    run.session = run.model->session(f.model->session);
     InterruptGuard guard;
     load_weights(*run.model);
     run.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (InterruptGuard::raised()) return kInterrupted;
-    if (prompt) return one_shot(run, *prompt);
-    chat(run);
+    if (encoded) return one_shot(run, *encoded);
+    chat(run, std::move(*format));
     return 0;
 }
 
@@ -152,10 +175,10 @@ void print_rates(const Run &run, const Generation &g) {
     write_note(fmt::format("[{}; levers {}]\n", text, run.session->engine().program().levers.to_string()));
 }
 
-text::ChatTemplate chat_template(const Model &model) {
-    const std::string origin = model.file().paths().front().string();
-    const std::string_view jinja = model.file().get_string("tokenizer.chat_template", "");
-    return text::chat_template_from(jinja, origin);
+text::ChatTemplate chat_template(const Run &run) {
+    const text::TemplateSource source = template_source(*run.flags.chat, run.model->file());
+    note_unused_tools(*run.flags.chat, source);
+    return text::ChatTemplate(source.text, run.model->tokenizer(), source.origin);
 }
 
 void add_run(CLI::App &app) {
@@ -173,6 +196,8 @@ void add_run(CLI::App &app) {
     system->each([flags = f.get()](const std::string &) { flags->has_system = true; });
     CLI::Option *raw = cmd->add_flag("--raw", f->raw, "Continue the prompt as it is, without a chat template");
     raw->excludes(system);
+    f->chat = add_chat_flags(*cmd);
+    for (const char *flag : {"--chat-template", "--tools", "--documents", "--template-vars"}) raw->excludes(flag);
     cmd->add_flag("--special", f->special, "With --raw: control tokens named in the prompt count as such")->needs(raw);
     cmd->add_option("--stop", f->generate.stop, "End the answer before this text; may be given again")
         ->allow_extra_args(false)

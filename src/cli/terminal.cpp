@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "gguf/printable.h"
 
 namespace ridge {
 namespace {
@@ -115,11 +116,17 @@ std::string read_all(std::FILE *in, std::string_view what) {
     char block[65536];
     size_t n;
     while ((n = std::fread(block, 1, sizeof block, in)) > 0) text.append(block, n);
-    if (std::ferror(in) != 0) fail(ErrorKind::file, "cannot read {}: {}", what, std::strerror(errno));
+    if (std::ferror(in) != 0) fail(ErrorKind::file, "cannot read {}: {}", gguf::printable(what), std::strerror(errno));
     return text;
 }
 
 void write_note(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+void note_without_token(size_t bytes) {
+    if (bytes == 0) return;
+    write_note(
+        fmt::format("ridge: left out {} byte{} that the vocabulary has no token for\n", bytes, bytes == 1 ? "" : "s"));
+}
 
 int output_error() {
     if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno;

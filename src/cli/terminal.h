@@ -56,6 +56,9 @@ std::string read_all(std::FILE *in, std::string_view what);
 // For figures and notes beside the result: that nobody can see them is no error.
 void write_note(std::string_view text);
 
+// The note on bytes of a text that were left out for want of a token; nothing where there are none.
+void note_without_token(size_t bytes);
+
 // Flushes stdout. The errno of the first failed write to it, 0 where everything arrived.
 int output_error();
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "gguf/gguf.h"
@@ -22,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
     std::string model;
-    std::string pre;
+    std::string pre, family;
     std::string text;
     std::vector<int32_t> decode;
     bool special = false;
@@ -55,10 +56,7 @@ void print_tokens(const text::Tokenizer &tokenizer, const std::vector<int32_t> &
         for (const int32_t id : ids) fmt::print("{:>7} '{}'\n", id, shown_whole(tokenizer.piece(id, true)));
         fmt::print("{} token{}\n", ids.size(), ids.size() == 1 ? "" : "s");
     }
-    if (without_token > 0) {
-        write_note(fmt::format("ridge: left out {} byte{} that the vocabulary has no token for\n", without_token,
-                               without_token == 1 ? "" : "s"));
-    }
+    note_without_token(without_token);
 }
 
 void print_text(const text::Tokenizer &tokenizer, const Options &options) {
@@ -77,7 +75,7 @@ void tokenize(const Options &options, bool decodes, bool has_text) {
         fail(ErrorKind::usage, "give either a TEXT (or - for standard input) or --decode ID...");
     }
     const gguf::File file = gguf::File::open(options.model);
-    const auto tokenizer = text::Tokenizer::from(text::vocabulary_from_gguf(file, options.pre));
+    const auto tokenizer = text::Tokenizer::from(text::vocabulary_from_gguf(file, options.pre, options.family));
     if (decodes) {
         print_text(*tokenizer, options);
         return;
@@ -99,8 +97,7 @@ void add_tokenize(CLI::App &app) {
     CLI::Option *decode = cmd->add_option("--decode", options->decode, "Print the text of these tokens instead")
                               ->type_name("ID...")
                               ->expected(1, -1);
-    cmd->add_option("--pre", options->pre, "Pre-tokenizer to use instead of the one that the file names")
-        ->type_name("NAME");
+    add_tokenizer_flags(*cmd, options->pre, options->family);
     cmd->add_flag("--special", options->special,
                   "Take names of control tokens in the text for these tokens; with --decode, print them");
     cmd->add_flag("--ids", options->ids_only, "Print only the ids, on one line");

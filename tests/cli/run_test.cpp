@@ -28,9 +28,10 @@ Args run_tiny(Args more) {
 TEST(Help, SaysWhatThereIs) {
     const Result r = ridge({"--help"});
     EXPECT_EQ(r.code, 0);
-    expect_words(r.out, {"run", "inspect", "tokenize", "levers", "devices", "gate", "synth", "Exit codes", "130"});
+    expect_words(r.out,
+                 {"run", "inspect", "template", "tokenize", "levers", "devices", "gate", "synth", "Exit codes", "130"});
     EXPECT_EQ(r.err, "");
-    for (const char *command : {"run", "inspect", "tokenize", "levers", "devices", "gate", "synth"}) {
+    for (const char *command : {"run", "inspect", "template", "tokenize", "levers", "devices", "gate", "synth"}) {
         const Result h = ridge({command, "--help"});
         EXPECT_EQ(h.code, 0) << command;
         EXPECT_GT(h.out.size(), 100U) << command;
@@ -110,6 +111,11 @@ std::vector<Refusal> refusals() {
         {"SpecialWithoutRaw", tiny_with({"--special"}), 2, {"--raw"}},
         {"EmptyStop", tiny_with({"--stop", ""}), 2, {"stop"}},
         {"PreTokenizer", tiny_with({"--pre", "nonsense"}), 4, {"nonsense"}},
+        {"TokenizerFamily", tiny_with({"--tokenizer", "nonsense"}), 4, {"'nonsense'", "--tokenizer FAMILY"}},
+        {"TokenizerFamilyOfTokenize",
+         {"tokenize", "-m", kTiny, "x", "--tokenizer", "nonsense"},
+         4,
+         {"'nonsense'", "--tokenizer FAMILY"}},
         {"EmptyRawPrompt", {"run", "-m", kTiny, "--raw", "-p", ""}, 2, {"prompt is empty"}},
         {"InspectNothing", {"inspect"}, 2, {}},
         {"InspectMissing", {"inspect", "/no/such.gguf"}, 3, {"/no/such.gguf"}},
@@ -151,6 +157,7 @@ TEST(Run, JsonHasTheFigures) {
     EXPECT_EQ(j.at("finish"), "length");
     EXPECT_TRUE(j.at("text").is_string());
     EXPECT_GT(j.at("prompt_tokens"), 5);
+    EXPECT_EQ(j.at("bytes_without_token"), 0);
     EXPECT_GT(j.at("prompt_seconds"), 0);
     EXPECT_GT(j.at("prompt_tokens_per_second"), 0);
     EXPECT_GT(j.at("answer_seconds"), 0);
@@ -197,9 +204,9 @@ TEST(Run, AnEmptyPromptIsAskedWhereItIsMeant) {
 }
 
 TEST(Run, AFolderIsNoPrompt) {
-    const Result r = ridge(run_tiny({"--file", "/tmp"}));
+    const Result r = ridge(run_tiny({"--file", tiny_chat_model().parent_path().string()}));
     EXPECT_EQ(r.code, 3);
-    expect_words(r.err, {"cannot read /tmp", "directory"});
+    expect_words(r.err, {"cannot read ", "ridge-test-", "directory"});
 }
 
 TEST(Run, ALostNoteIsNoError) {
