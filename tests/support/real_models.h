@@ -10,6 +10,8 @@
 namespace ridge::test {
 
 inline constexpr const char *kSmolLm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
+inline constexpr const char *kQwen25 = "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf";
+inline constexpr const char *kGemma3 = "gemma-3-270m-q4_k_m.gguf";
 
 // Empty where it is not there.
 inline std::filesystem::path real_model(const std::string &file) {

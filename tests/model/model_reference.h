@@ -1,6 +1,6 @@
-// Reads tests/data/smollm2_reference.bin: logits of SmolLM2-135M-Instruct Q4_1 computed by code that is not ours.
+// Reads tests/data/*_reference.bin: logits of a real model computed by code that is not ours.
 //
-// The layout stands at the top of tools/make_smollm2_reference.py, which writes the file. Every count is checked
+// The layout stands at the top of tools/make_model_reference.py, which writes the files. Every count is checked
 // against what is left of the file before anything is allocated, and the file must end where its contents do.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 #include "core/error.h"
 
-namespace ridge::smollm2 {
+namespace ridge::model_reference {
 
 struct Position {
     uint32_t position = 0;      // logits after tokens[0..position]
@@ -52,9 +52,10 @@ struct Reference {
 // A cursor over the file's bytes. For little-endian hosts, like the file.
 class ReferenceReader {
   public:
-    explicit ReferenceReader(const std::filesystem::path &path) : path_(path.string()) {
+    // `tool` writes the file: a script in tools/.
+    ReferenceReader(const std::filesystem::path &path, std::string_view tool) : path_(path.string()) {
         std::ifstream in(path, std::ios::binary);
-        if (!in) fail(ErrorKind::file, "{}: cannot be opened; tools/make_smollm2_reference.py writes it", path_);
+        if (!in) fail(ErrorKind::file, "{}: cannot be opened; tools/{} writes it", path_, tool);
         bytes_.assign(std::istreambuf_iterator<char>(in), {});
     }
     size_t left() const { return bytes_.size() - at_; }
@@ -124,7 +125,7 @@ inline Sequence read_sequence(ReferenceReader &in, const Reference &r) {
 }
 
 inline Reference load_reference(const std::filesystem::path &path) {
-    ReferenceReader in(path);
+    ReferenceReader in(path, "make_model_reference.py");
     Reference r;
     const std::vector<char> magic = in.array<char>(8, "magic");
     in.require(std::string_view(magic.data(), magic.size()) == "RDGREF01", "magic");
@@ -180,4 +181,4 @@ inline double kl_divergence(const Position &p, std::span<const float> logits) {
     return sum;
 }
 
-}  // namespace ridge::smollm2
+}  // namespace ridge::model_reference
