@@ -163,6 +163,9 @@ File File::open(const fs::path &path) {
         Mapping next = open_part(path_of(i + 1), *name, i + 1);
         Part next_part = parse(next.bytes(), next.name());
         check_number(next_part, next, i, count);
+        if (const Count c = count_in(next_part, next, kTensorsKey); c.value && *c.value != *tensors.value)
+            fail(ErrorKind::file, "{}: says {} tensors, the first part says {}; the file is a part of another set",
+                 c.where, *c.value, *tensors.value);
         impl->add_part(std::move(next), std::move(next_part));
     }
     impl->by_tensor = NameIndex(impl->tensors.size(), impl->tensor_at());

@@ -73,6 +73,10 @@ void add_header_cases(std::vector<Case> &cases) {
     cases.push_back(bad("n_metadata 2^64-1", [](F &f) { f.n_metadata = kHuge; }, "n_metadata", {"n_metadata", "room"}));
     cases.push_back(
         bad("n_metadata 2^40", [](F &f) { f.n_metadata = uint64_t{1} << 40; }, "n_metadata", {"n_metadata"}));
+    // Times 48, the size of an entry in some readers, these wrap around to 32 bytes.
+    static constexpr uint64_t kWraps = 0x0555555555555556;
+    cases.push_back(bad("n_tensors times 48 wraps", [](F &f) { f.n_tensors = kWraps; }, "n_tensors", {"room"}));
+    cases.push_back(bad("n_metadata times 48 wraps", [](F &f) { f.n_metadata = kWraps; }, "n_metadata", {"room"}));
     // The first tensor is read as a key of type u16 (its n_dims, 2), and the rest of it as the first tensor.
     cases.push_back(bad(
         "n_metadata one too many", [](F &f) { f.n_metadata = f.keys.size() + 1; }, "tensor 0 dims",
@@ -96,6 +100,8 @@ void add_key_cases(std::vector<Case> &cases) {
         bad("key length 2^64-1", [](F &f) { f.keys[2].key_length = kHuge; }, "key 2", {"metadata 2", "length"}));
     cases.push_back(
         bad("key length wraps around", [](F &f) { f.keys[2].key_length = kHuge - 7; }, "key 2", {"length"}));
+    cases.push_back(bad("general.alignment twice", [](F &f) { f.keys[2].key = "general.alignment"; }, "key 2",
+                        {"'general.alignment'", "duplicate", "entry 1"}));
     cases.push_back(bad("value type 13", [](F &f) { f.keys[2].type = 13; }, "type 2",
                         {"llama.block_count", "value type", "unknown", "12 (f64)"}));
     cases.push_back(bad("value type 2^32-1", [](F &f) { f.keys[2].type = 0xffffffff; }, "type 2", {"unknown"}));
@@ -119,6 +125,10 @@ void add_key_cases(std::vector<Case> &cases) {
         bad_array("array of 2^60 arrays", array(kArray, uint64_t{1} << 60, array(kU8, 0, "")), 4, {"array length"}));
     cases.push_back(
         bad_array("string in an array too long", array(kString, 2, str("a") + le(kHuge)), 21, {"string in array"}));
+    cases.push_back(bad_array("array in an array of 2^61 f64 (size wraps to 0)",
+                              array(kArray, 1, array(kF64, uint64_t{1} << 61, "")), 16, {"array length", "f64"}));
+    cases.push_back(bad_array("array in an array of an unknown type", array(kArray, 1, array(99, 1, "a")), 12,
+                              {"array element type", "unknown", "99"}));
     std::string deep = array(kU8, 0, "");
     for (int i = 0; i < 5; i++) deep = array(kArray, 1, deep);
     cases.push_back(bad_array("arrays nested 6 deep", deep, 48, {"nested", "4 deep"}));
@@ -141,7 +151,13 @@ void add_key_cases(std::vector<Case> &cases) {
     alignment("alignment 1", kU32, le<uint32_t>(1), {"from 8"});
     alignment("alignment 48", kU32, le<uint32_t>(48), {"48", "power of two"});
     alignment("alignment 2^31", kU32, le<uint32_t>(1u << 31), {"to 1048576"});
+    alignment("alignment 2^32-1", kU32, le<uint32_t>(0xffffffff), {"power of two"});
+    alignment("alignment as a negative number", kI32, le<int32_t>(-32), {"type i32", "u32"});
     alignment("alignment as u64", kU64, le<uint64_t>(32), {"type u64", "u32"});
+    cases.push_back(bad(
+        "alignment as an array",
+        [](F &f) { f.keys[1].type = kArray, f.keys[1].value = array(kU32, 1, le<uint32_t>(32)); }, "value 1",
+        {"general.alignment", "array of u32"}, 12));
     alignment("alignment as string", kString, str("32"), {"type string", "u32"});
 }
 
@@ -157,6 +173,8 @@ void add_tensor_cases(std::vector<Case> &cases) {
     tensor("tensor name with NUL", [](T &t) { t.name = std::string("b\0", 2); }, "name", {"tensor 1", "NUL"});
     tensor("tensor name that is not UTF-8", [](T &t) { t.name = "\xed\xa0\x80"; }, "name", {"tensor 1", "UTF-8"});
     tensor("tensor name length 2^64-1", [](T &t) { t.name_length = kHuge; }, "name", {"tensor 1", "length"});
+    tensor("tensor name of 65,536 bytes", [](T &t) { t.name = std::string(65536, 'n'); }, "name",
+           {"65536 bytes", "65535"});
     tensor("duplicate tensor", [](T &t) { t.name = "a.weight"; }, "name", {"'a.weight'", "duplicate", "tensor 0"});
     tensor("n_dims 0", [](T &t) { t.n_dims = 0; }, "n_dims", {"b.weight", "n_dims", "1 to 4"});
     tensor("n_dims 5", [](T &t) { t.n_dims = 5; }, "n_dims", {"n_dims", "5 dimensions"});
@@ -169,6 +187,9 @@ void add_tensor_cases(std::vector<Case> &cases) {
            },
            "dims", {"4294967296 x 4294967296", "overflow"});
     tensor("product of dimensions 2^63", [](T &t) { t.dims = {1ull << 62, 2}; }, "dims", {"overflow"});
+    tensor("dimension -1", [](T &t) { t.dims = {kHuge}; }, "dims", {"18446744073709551615", "overflow"});
+    tensor("bytes that wrap when padded", [](T &t) { t.dims = {(1ull << 61) - 1}; }, "offset",
+           {"9223372036854775804 bytes", "beyond"});
     tensor("bytes wrap", [](T &t) { t.dims = {1ull << 62}, t.type = kTensorF64; }, "dims", {"overflow"});
     tensor("row no multiple of the block",
            [](T &t) {
@@ -184,6 +205,7 @@ void add_tensor_cases(std::vector<Case> &cases) {
              {4, "Q4_2"}, {5, "Q4_3"}, {31, "Q4_0_4_4"}, {33, "Q4_0_8_8"}, {36, "IQ4_NL_4_4"}})
         tensor("removed type " + name, [&](T &t) { t.type = id; }, "type", {"type", name + ",", "removed", "Q4_K"});
     tensor("internal type Q8_1", [](T &t) { t.type = 9; }, "type", {"Q8_1", "intermediate"});
+    tensor("type 2^32-1", [](T &t) { t.type = 0xffffffff; }, "type", {"type 4294967295", "unknown"});
     tensor("unknown type 1000", [](T &t) { t.type = 1000; }, "type", {"type 1000", "unknown", "Q4_K", "I32", "MXFP4"});
     tensor("offset no multiple of the alignment", [](T &t) { t.offset = 100; }, "offset",
            {"offset", "100", "alignment 32"});
@@ -192,6 +214,12 @@ void add_tensor_cases(std::vector<Case> &cases) {
     tensor("offset + bytes wraps", [](T &t) { t.offset = kHuge - 127; }, "offset", {"beyond"});
     tensor("tensor larger than the file", [](T &t) { t.dims = {1ull << 40}; }, "offset",
            {"4398046511104 bytes", "beyond"});
+    cases.push_back(bad("sizes of tensors that wrap when added",
+                        [](F &f) {
+                            for (size_t i = 0; i < 3; i++)
+                                f.tensors[i] = {fmt::format("t{}", i), {1ull << 60}, kTensorF32, i << 62, {}, {}};
+                        },
+                        "tensor 0 offset", {"'t0'", "4611686018427387904 bytes", "beyond"}));
     cases.push_back(bad(
         "tensors that overlap", [](F &f) { f.tensors[1].offset = 64; }, "data",
         {"b.weight", "overlaps", "tensor 0 'a.weight'"}, 64));
@@ -222,7 +250,7 @@ std::span<const std::byte> bytes_of(const std::string &s) { return std::as_bytes
 TEST(GgufHostile, TheTable) {
     const TempDir dir;
     const std::vector<Case> cases = all_cases();
-    ASSERT_GE(cases.size(), 45u);
+    ASSERT_GE(cases.size(), 95u);
     for (const Case &c : cases) {
         SCOPED_TRACE(c.what);
         const auto path = dir.put("bad.gguf", c.bytes);

@@ -110,8 +110,15 @@ TEST(GgufSplit, Refused) {
           {name_of(1), "split.no", "missing"});
     check("number of tensors is missing", [](Set &s) { s.parts[0].keys.erase(s.parts[0].keys.begin() + 2); },
           {name_of(0), "split.tensors.count", "missing"});
-    check("number of tensors is wrong", [](Set &s) { s.parts[0].keys[2].value = le<int32_t>(4); },
+    check("number of tensors is wrong",
+          [](Set &s) {
+              for (RawFile &p : s.parts) p.keys[2].value = le<int32_t>(4);
+          },
           {name_of(0), "split.tensors.count", "says 4", "hold 3"});
+    check("a part of another set", [](Set &s) { s.parts[1].keys[2].value = le<int32_t>(5); },
+          {name_of(1), "split.tensors.count", "says 5", "first part says 3", "another set"});
+    check("a part without tensors", [](Set &s) { s.parts[1].tensors.clear(), s.parts[1].data.clear(); },
+          {name_of(0), "split.tensors.count", "says 3", "hold 2"});
     check("a tensor in two parts", [](Set &s) { s.parts[2].tensors[0].name = "t0"; },
           {name_of(2), "byte", "'t0'", "duplicate", name_of(0)});
     check("a damaged part", [](Set &s) { s.parts[1].data.pop_back(); }, {name_of(1), "'t1'", "offset", "truncated"});
