@@ -8,9 +8,10 @@ if [ "${1:-}" = --sanitize ]; then
     presets=(asan tsan)
     shift
 fi
-need "${build_packages[@]}" libgtest-dev librapidcheck-dev clang-19 glslc spirv-cross
-fetch_model smollm2 >/dev/null
-fetch_model qwen2.5 >/dev/null
+need "${build_packages[@]}" libgtest-dev librapidcheck-dev clang-19 libclang-rt-19-dev glslc spirv-cross
+for what in smollm2 qwen2.5 gemma3 vocabularies templates; do
+    fetch_model "$what" >/dev/null
+done
 export RIDGE_REQUIRE_TOOLS=1 RIDGE_REQUIRE_MODELS=1
 for preset in "${presets[@]}"; do
     say "building ($preset)"
