@@ -16,6 +16,13 @@
 
 namespace {
 
+// What the parser of the command line refuses, in the form of every other error.
+[[noreturn]] void fail_usage(const CLI::App &app, const CLI::ParseError &e) {
+    const auto chosen = app.get_subcommands();
+    const std::string command = chosen.empty() ? "ridge" : "ridge " + chosen[0]->get_name();
+    ridge::fail(ridge::ErrorKind::usage, "{}; `{} --help` lists the flags", ridge::printable(e.what()), command);
+}
+
 int run(int argc, char **argv) {
     CLI::App app{"ridge runs quantized language models (GGUF) and says why they run as fast as they do."};
     app.set_version_flag("--version", "ridge " + std::string(ridge::version()));
@@ -43,11 +50,9 @@ int run(int argc, char **argv) {
         if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty())
             ridge::fail(ridge::ErrorKind::usage, "there is no command '{}'; `ridge --help` lists them",
                         ridge::printable(argv[1]));
-        app.exit(e);
-        return static_cast<int>(ridge::ErrorKind::usage);
+        fail_usage(app, e);
     } catch (const CLI::ParseError &e) {
-        app.exit(e);
-        return static_cast<int>(ridge::ErrorKind::usage);
+        fail_usage(app, e);
     }
     return 0;
 }
