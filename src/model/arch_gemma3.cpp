@@ -12,25 +12,18 @@ void build_gemma3(Builder &b) {
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
         const ValueId in = b.rmsnorm(x, "attn_norm");
-        const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim);
-        const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim);
-        const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim);
-        const ValueId q_turned = b.rope_query(b.rmsnorm_heads(q, "attn_q_norm", h.head_dim), RopePairs::halves);
-        const ValueId k_turned = b.rope_key(b.rmsnorm_heads(k, "attn_k_norm", h.head_dim), RopePairs::halves);
-        const Builder::KvStates kv = b.kv_write(k_turned, v);
-        const ValueId attn = b.attention(q_turned, kv);
+        Builder::Qkv qkv = b.qkv(in);
+        qkv.q = b.rmsnorm_heads(qkv.q, "attn_q_norm", h.head_dim);
+        qkv.k = b.rmsnorm_heads(qkv.k, "attn_k_norm", h.head_dim);
+        const ValueId attn = b.attend(qkv, RopePairs::halves);
         const ValueId attn_out = b.contract(attn, "attn_output", h.n_embd);
         x = b.add(x, b.rmsnorm(attn_out, "post_attention_norm"), "attn_residual");
 
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
-        const ValueId gate = b.contract(ffn_in, "ffn_gate", h.n_ff);
-        const ValueId up = b.contract(ffn_in, "ffn_up", h.n_ff);
-        const ValueId down = b.contract(b.glu(gate, up, GluKind::gelu), "ffn_down", h.n_embd);
+        const ValueId down = b.feed_forward(ffn_in, h.n_ff, GluKind::gelu);
         x = b.add(x, b.rmsnorm(down, "post_ffw_norm"), "residual");
     }
-    b.begin_output();
-    x = b.gather_outputs(x);
-    b.logits(b.rmsnorm(x, "output_norm"));
+    b.output(x);
 }
 
 }  // namespace ridge

@@ -10,24 +10,17 @@ void build_olmo2(Builder &b) {
     ValueId x = b.embed("token_embd");
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
-        const ValueId q = b.contract(x, "attn_q", h.n_heads * h.head_dim);
-        const ValueId k = b.contract(x, "attn_k", h.n_kv_heads * h.head_dim);
-        const ValueId v = b.contract(x, "attn_v", h.n_kv_heads * h.head_dim);
-        const ValueId q_turned = b.rope_query(b.rmsnorm(q, "attn_q_norm"), RopePairs::halves);
-        const ValueId k_turned = b.rope_key(b.rmsnorm(k, "attn_k_norm"), RopePairs::halves);
-        const Builder::KvStates kv = b.kv_write(k_turned, v);
-        const ValueId attn = b.attention(q_turned, kv);
+        Builder::Qkv qkv = b.qkv(x);
+        qkv.q = b.rmsnorm(qkv.q, "attn_q_norm");
+        qkv.k = b.rmsnorm(qkv.k, "attn_k_norm");
+        const ValueId attn = b.attend(qkv, RopePairs::halves);
         const ValueId attn_out = b.contract(attn, "attn_output", h.n_embd);
         x = b.add(x, b.rmsnorm(attn_out, "post_attention_norm"), "attn_residual");
 
-        const ValueId gate = b.contract(x, "ffn_gate", h.n_ff);
-        const ValueId up = b.contract(x, "ffn_up", h.n_ff);
-        const ValueId down = b.contract(b.glu(gate, up), "ffn_down", h.n_embd);
+        const ValueId down = b.feed_forward(x, h.n_ff);
         x = b.add(x, b.rmsnorm(down, "post_ffw_norm"), "residual");
     }
-    b.begin_output();
-    x = b.gather_outputs(x);
-    b.logits(b.rmsnorm(x, "output_norm"));
+    b.output(x);
 }
 
 }  // namespace ridge

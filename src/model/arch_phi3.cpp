@@ -15,10 +15,7 @@ void build_phi3(Builder &b) {
         const ValueId q = b.contract_part(in, "attn_qkv", "attn_q", 0, n_q, n_qkv);
         const ValueId k = b.contract_part(in, "attn_qkv", "attn_k", n_q, n_kv, n_qkv);
         const ValueId v = b.contract_part(in, "attn_qkv", "attn_v", n_q + n_kv, n_kv, n_qkv);
-        const ValueId q_turned = b.rope_query(q, RopePairs::halves);
-        const ValueId k_turned = b.rope_key(k, RopePairs::halves);
-        const Builder::KvStates kv = b.kv_write(k_turned, v);
-        const ValueId attn = b.attention(q_turned, kv);
+        const ValueId attn = b.attend({q, k, v}, RopePairs::halves);
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");
 
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
@@ -27,9 +24,7 @@ void build_phi3(Builder &b) {
         const ValueId act = b.glu(gate, up);
         x = b.add(x, b.contract(act, "ffn_down", h.n_embd), "residual");
     }
-    b.begin_output();
-    x = b.gather_outputs(x);
-    b.logits(b.rmsnorm(x, "output_norm"));
+    b.output(x);
 }
 
 }  // namespace ridge

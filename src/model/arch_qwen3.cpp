@@ -10,24 +10,16 @@ void build_qwen3(Builder &b) {
     for (uint32_t layer = 0; layer < h.n_layers; layer++) {
         b.begin_layer(layer);
         const ValueId in = b.rmsnorm(x, "attn_norm");
-        const ValueId q = b.contract(in, "attn_q", h.n_heads * h.head_dim);
-        const ValueId k = b.contract(in, "attn_k", h.n_kv_heads * h.head_dim);
-        const ValueId v = b.contract(in, "attn_v", h.n_kv_heads * h.head_dim);
-        const ValueId q_turned = b.rope_query(b.rmsnorm_heads(q, "attn_q_norm", h.head_dim), RopePairs::halves);
-        const ValueId k_turned = b.rope_key(b.rmsnorm_heads(k, "attn_k_norm", h.head_dim), RopePairs::halves);
-        const Builder::KvStates kv = b.kv_write(k_turned, v);
-        const ValueId attn = b.attention(q_turned, kv);
+        Builder::Qkv qkv = b.qkv(in);
+        qkv.q = b.rmsnorm_heads(qkv.q, "attn_q_norm", h.head_dim);
+        qkv.k = b.rmsnorm_heads(qkv.k, "attn_k_norm", h.head_dim);
+        const ValueId attn = b.attend(qkv, RopePairs::halves);
         x = b.add(x, b.contract(attn, "attn_output", h.n_embd), "attn_residual");
 
         const ValueId ffn_in = b.rmsnorm(x, "ffn_norm");
-        const ValueId gate = b.contract(ffn_in, "ffn_gate", h.n_ff);
-        const ValueId up = b.contract(ffn_in, "ffn_up", h.n_ff);
-        const ValueId act = b.glu(gate, up);
-        x = b.add(x, b.contract(act, "ffn_down", h.n_embd), "residual");
+        x = b.add(x, b.feed_forward(ffn_in, h.n_ff), "residual");
     }
-    b.begin_output();
-    x = b.gather_outputs(x);
-    b.logits(b.rmsnorm(x, "output_norm"));
+    b.output(x);
 }
 
 }  // namespace ridge

@@ -173,9 +173,6 @@ void Builder::rope_tables() {
     if (any_local && !alike) local_ = push_rope_tables(h.local_rope, "_local");
 }
 
-ValueId Builder::rope_query(ValueId q, RopePairs pairs) { return rope(q, layer_tables().query, pairs); }
-ValueId Builder::rope_key(ValueId k, RopePairs pairs) { return rope(k, layer_tables().key, pairs); }
-
 ValueId Builder::embed(std::string_view name) {
     Embed op;
     op.table = matrix(fmt::format("{}.weight", name), h.n_vocab, h.n_embd);
@@ -283,6 +280,25 @@ ValueId Builder::attention(ValueId q, KvStates kv, bool with_sinks) {
     return op.out;
 }
 
+Builder::Qkv Builder::qkv(ValueId x, Bias bias) {
+    const ValueId q = contract(x, "attn_q", h.n_heads * h.head_dim, bias);
+    const ValueId k = contract(x, "attn_k", h.n_kv_heads * h.head_dim, bias);
+    const ValueId v = contract(x, "attn_v", h.n_kv_heads * h.head_dim, bias);
+    return {q, k, v};
+}
+
+ValueId Builder::attend(Qkv in, RopePairs pairs, bool with_sinks) {
+    const RopeTables &tables = layer_tables();
+    const ValueId q = rope(in.q, tables.query, pairs), k = rope(in.k, tables.key, pairs);
+    return attention(q, kv_write(k, in.v), with_sinks);
+}
+
+ValueId Builder::feed_forward(ValueId x, uint32_t n_ff, GluKind kind, std::string_view suffix) {
+    const ValueId gate = contract(x, fmt::format("ffn_gate{}", suffix), n_ff);
+    const ValueId up = contract(x, fmt::format("ffn_up{}", suffix), n_ff);
+    return contract(glu(gate, up, kind), fmt::format("ffn_down{}", suffix), h.n_embd);
+}
+
 ValueId Builder::glu(ValueId gate, ValueId up, GluKind kind) {
     Glu op;
     op.gate = gate, op.up = up, op.kind = kind;
@@ -356,6 +372,11 @@ ValueId Builder::gather_outputs(ValueId x) {
     p_.values.back().rows = Rows::outputs;
     push(op);
     return op.out;
+}
+
+void Builder::output(ValueId x) {
+    begin_output();
+    logits(rmsnorm(gather_outputs(x), "output_norm"));
 }
 
 void Builder::logits(ValueId x) {

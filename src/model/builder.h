@@ -23,6 +23,9 @@ class Builder {
     struct KvStates {
         StateId k, v;
     };
+    struct Qkv {
+        ValueId q, k, v;
+    };
     struct Routes {
         ValueId ids, weights;  // (m, n_experts_used) i32, f32
     };
@@ -34,12 +37,12 @@ class Builder {
     void begin_layer(uint32_t layer);
     void begin_output();  // after the last layer
 
-    // Tensors by name without the layer's prefix; for those outside the layers, see `global`.
+    // Tensors by name, inside a layer without its prefix.
     bool has(std::string_view name) const;
     WeightId matrix(std::string_view name, uint32_t n, uint32_t k, uint32_t experts = 1);
     WeightId vector(std::string_view name, uint32_t k);  // F32
 
-    // The tables that `rope_query` and `rope_key` read: one, or more where layers with a window turn otherwise, or
+    // The tables that `attend` reads: one, or more where layers with a window turn otherwise, or
     // queries grow with their position. Before the first layer.
     void rope_tables();
     ValueId embed(std::string_view name);                                        // (m, n_embd)
@@ -51,12 +54,16 @@ class Builder {
                           uint32_t all);
     // `name` holds the matrices of all experts; writes a row per token and chosen expert.
     ValueId contract_experts(ValueId x, ValueId ids, std::string_view name, uint32_t n, Bias bias = Bias::if_present);
-    ValueId rope_query(ValueId q, RopePairs pairs);
-    ValueId rope_key(ValueId k, RopePairs pairs);
     // Declares the layer's "<layer>.k" and "<layer>.v" and stores this step's rows.
     KvStates kv_write(ValueId k, ValueId v);
     // Over the layer's window, with the model's caps; `with_sinks`: attn_sinks.weight.
     ValueId attention(ValueId q, KvStates kv, bool with_sinks = false);
+    Qkv qkv(ValueId x, Bias bias = Bias::if_present);  // attn_q, attn_k, attn_v of x
+    // What every architecture does with them, once they are normalised or not: q and k turn, k and v are stored, and
+    // attention runs over what is stored.
+    ValueId attend(Qkv in, RopePairs pairs, bool with_sinks = false);
+    // ffn_gate, ffn_up, ffn_down of width n_ff, their names with `suffix`.
+    ValueId feed_forward(ValueId x, uint32_t n_ff, GluKind kind = GluKind::silu, std::string_view suffix = "");
     ValueId glu(ValueId gate, ValueId up, GluKind kind = GluKind::silu);
     ValueId add(ValueId a, ValueId b, std::string_view name);                     // a + b
     ValueId add_branch(ValueId residual, ValueId branch, std::string_view name);  // residual + residual_scale * branch
@@ -74,6 +81,7 @@ class Builder {
     // The output matrix where the file has one, else the (tied) embedding table, then logit_scale (which divides) and
     // the logits' soft cap; ends the program.
     void logits(ValueId x);
+    void output(ValueId x);  // from the last layer on: the wanted rows, output_norm, logits
 
     Program take() { return std::move(p_); }
 
