@@ -30,12 +30,6 @@ const std::tm kNow = [] {  // as NOW in the script
 }();
 const SpecialNames kNames{"<|bos|>", "<|eos|>"};  // as SPECIAL in the script
 
-std::string fnv1a(std::string_view bytes) {
-    uint64_t value = 0xCBF29CE484222325;
-    for (const char byte : bytes) value = (value ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
-    return fmt::format("{:016x}", value);
-}
-
 struct Conversation {
     std::string name;
     Json messages, tools, documents, variables;
@@ -106,7 +100,7 @@ std::string result_of(const jinja::Template &t, const Conversation &c, bool gene
     options.now = kNow;
     try {
         const std::string text = joined(t.render(variables, options));
-        return fmt::format("{}:{}", text.size(), fnv1a(text));
+        return fmt::format("{}:{}", text.size(), testing::fnv1a(text));
     } catch (const Error &e) {
         error = e.what();
         return e.kind() == ErrorKind::usage ? "error" : "unable";
@@ -119,7 +113,7 @@ struct Counts {
 
 Counts compare(const Reference &r, const std::string &source, const std::vector<Conversation> &all) {
     Counts counts;
-    EXPECT_EQ(fnv1a(source), r.hash) << r.name << " is not the template that the reference was made with";
+    EXPECT_EQ(testing::fnv1a(source), r.hash) << r.name << " is not the template that the reference was made with";
     std::optional<jinja::Template> t;
     try {
         t = jinja::Template::parse(source, r.name);

@@ -111,9 +111,7 @@ Character character_at(std::string_view s) {
     if (first < 0x80) return {first, 1};
     const Utf8Step step = utf8_step(s);
     if (step.kind != Utf8::valid) return {kIllFormed, step.length};
-    char32_t code = first & (0x7Fu >> step.length);
-    for (size_t i = 1; i < step.length; ++i) code = code << 6 | (static_cast<uint8_t>(s[i]) & 0x3F);
-    return {code, step.length};
+    return {utf8_code(s.substr(0, step.length)), step.length};
 }
 
 size_t last_character_length(std::string_view s) {
