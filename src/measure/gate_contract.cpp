@@ -14,12 +14,12 @@ namespace {
 
 // One product of a weight matrix with a vector, and what its bound needs.
 struct Product {
-    Reals sum, magnitude, integers;  // (rows, n); integers only with q8
+    Reals sum, magnitude, factors;  // (rows, n); factors only with q8
     size_t terms = 0;                // per sum: k, or groups (twice where there is a bias)
     bool is_int8 = false;
 
     double bound(Order order, size_t i, bool bias) const {
-        return is_int8 ? bound::contract_int8(order, terms, magnitude[i], integers[i], bias)
+        return is_int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
                        : bound::contract_f32(order, terms, magnitude[i], bias);
     }
 };
@@ -44,15 +44,16 @@ Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x,
     }
     // Integer dots are exact, so the terms are those of whole groups.
     p.terms = k / d.group * (d.has_bias ? 2 : 1);
-    p.sum.resize(rows * n), p.magnitude.resize(rows * n), p.integers.resize(rows * n);
+    p.sum.resize(rows * n), p.magnitude.resize(rows * n), p.factors.resize(rows * n);
     for (size_t r = 0; r < rows; r++)
         for (size_t o = 0; o < n; o++) {
             const size_t row = static_cast<size_t>(to.expert[r]) * n + o, out = r * n + o;
             const double *codes = &x[to.x_row[r] * stride], *scales = codes + k;
-            auto add = [&](double scale, double integer) {
+            // `factor`: what a subnormal rounding of the product with the scale of x is multiplied by.
+            auto add = [&](double scale, double integer, double factor) {
                 p.sum[out] += scale * integer;
                 p.magnitude[out] += std::fabs(scale * integer);
-                p.integers[out] += std::fabs(integer);
+                p.factors[out] += std::fabs(factor);
             };
             for (size_t g = 0; g < k; g += d.group) {
                 double dot = 0, sum = 0;
@@ -61,8 +62,8 @@ Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x,
                     RIDGE_ASSERT(d.scale[i] == d.scale[row * k + g]);
                     dot += d.code[i] * codes[j], sum += codes[j];
                 }
-                add(d.scale[row * k + g] * scales[g / 32], dot);
-                if (d.has_bias) add(d.bias[row * k + g] * scales[g / 32], sum);
+                add(d.scale[row * k + g] * scales[g / 32], dot, dot);
+                if (d.has_bias) add(d.bias[row * k + g] * scales[g / 32], sum, d.bias[row * k + g]);
             }
         }
     return p;

@@ -17,9 +17,9 @@ double contract_f32(Order order, size_t k, double magnitude, bool bias) {
     return gamma(depth(order, k) + bias) * magnitude + static_cast<double>(k + 1) * kTiny;
 }
 
-double contract_int8(Order order, size_t terms, double magnitude, double integers, bool bias) {
+double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias) {
     const double n = static_cast<double>(terms), per_term = order == Order::int8_sequential ? 1 : 2;
-    return gamma(n + per_term + bias) * magnitude + (integers + n + 1) * kTiny;
+    return gamma(n + per_term + bias) * magnitude + (factors + n + 1) * kTiny;
 }
 
 double rmsnorm(Order order, size_t width, double want, double weight) {

@@ -33,12 +33,14 @@ double depth(Order order, size_t terms);
 // sum_j w_j x_j, w exact in f32. magnitude = sum |w_j x_j|, of a bias too; a bias costs one rounding more.
 double contract_f32(Order order, size_t k, double magnitude, bool bias);
 
-// sum over groups of (w_scale * x_scale) * integer, the integers exact: |integer| <= 32 * 128 * 127 < 2^24.
-//   int8_sequential  rounds the product of the scales and then once per term: terms + 1
+// sum over groups of w_scale * x_scale * integer and w_bias * (x_scale * total), the integers exact: |integer| <= 32 *
+// 128 * 127 < 2^24.
+//   int8_sequential  rounds a product of two factors and then once per term: terms + 1 (two groups of 16 are joined by
+//                    two roundings and cost one in the sum, so no more)
 //   any other        rounds also the product with the integer: terms + 2
-// magnitude = sum over terms |scale * scale * integer|; integers = sum |integer|, by which a product of scales that is
-// rounded to a subnormal is multiplied.
-double contract_int8(Order order, size_t terms, double magnitude, double integers, bool bias);
+// magnitude = sum over terms |product|; factors = sum of what a first product that is rounded to a subnormal is
+// multiplied by: |integer|, or |w_bias|.
+double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias);
 
 // |want| is the true result, weight its factor. Sum of squares: depth(width) on positive terms; mean, + eps: two more;
 // the root halves all that; root, reciprocal (or division), two products: four more.

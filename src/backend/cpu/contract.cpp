@@ -57,9 +57,9 @@ Split split_of(const LaunchView &view, const Launch &l) {
 // Weight rows per tile. A tile should be worth its dispatch (about 0.1 us) and leave enough of them for many workers.
 uint32_t rows_per_tile(const LaunchView &view, const Launch &l, const Split &s) {
     if (s.by_expert) return 4 * kRowBlock;  // every tile scans the ids
-    if (s.groups == 1 && s.outputs > 4) return 2 * kRowBlock;
     uint64_t rows = 0;
     for (uint32_t b = 0; b < l.n_banks; b++) rows += view.program.weight(l.banks[b].weight[0]).n;
+    if (s.groups == 1 && s.outputs > 4) return (rows >= 2048 ? 4 : 2) * kRowBlock;
     return kRowBlock * static_cast<uint32_t>(std::clamp<uint64_t>(rows * s.groups / 4096, 1, 4));
 }
 

@@ -1,11 +1,12 @@
 // The loops around contract's inner kernels: one text, compiled once for each instruction set (see simd.h).
 //
-// Sixteen weight rows at a time, k in chunks of 256: a chunk of the rows is decoded once, then multiplied with the
-// chunk of every token. Sums live in scratch between chunks, so each output element sees its k in ascending order
-// whatever the number of tokens.
-//
-//   q8 activations (Order::int8_sequential): an Int8 kernel adds a chunk to a vector of sixteen sums, a row per lane.
+//   q8 activations (Order::int8_sequential), sixteen weight rows at a time, a row per lane of the sums:
+//     stream_*  few tokens. The integer dots of sixteen rows with each token first, row after row, so that memory is read
+//               in the order it lies; then scales and sums, chunk by chunk.
+//     matrix_*  many tokens. A chunk of 256 columns of the rows is unpacked once, then multiplied with all tokens.
 //   f32 activations (Order::f32_lanes16): a row has sixteen sums of its own, added up after the last chunk.
+// Sums live in scratch between chunks, so each output element sees its k in ascending order whatever the number of
+// tokens.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,7 @@
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
 
-// How far to prefetch: on Zen 5, weights beyond the caches, a matvec is 2.3 times as fast as without, and flat from 600
-// to 2000 bytes.
-constexpr size_t kBytesAhead = 1152;
-constexpr uint32_t kListed = 256;    // output rows taken at a time
-constexpr uint32_t kF32Listed = 64;  // with f32 activations: their sums take more room
+constexpr uint32_t kF32Listed = 64;  // output rows taken at a time with f32 activations
 constexpr uint32_t kF32Rows = 4;     // weight rows at a time there
 // and tokens: together they fill the registers
 #if defined(RIDGE_ISA_AVX512)
@@ -33,103 +30,262 @@ constexpr uint32_t kF32Tokens = 1;
 #endif
 static_assert(kRowBlock == kLanes);  // a weight row per lane
 
-// The output rows at hand. Lists ascend by one where `consecutive`.
-struct Listed {
-    const uint32_t *x_row;
-    uint32_t count;
-    bool consecutive;
+// Writes sixteen (or n, if less) columns of a row of out: sums (+ bias), or glu(gate sums, up sums).
+inline void finish(const Work &w, uint32_t r, uint32_t n, uint32_t out_row, const float *sums, const float *up_sums) {
+    const float *bias = w.matrix[0].bias;
+    F32x16 v = load(sums);
+    if (bias != nullptr) v = v + (n < kLanes ? load_part(bias + r, n, 0) : load(bias + r));
+    if (up_sums != nullptr) v = glu(w.glu, v, load(up_sums));
+    float *out = w.out + size_t{out_row} * w.n + r;
+    if (n < kLanes)
+        store_part(out, v, n);
+    else
+        store(out, v);
+}
+
+// What a chunk's products with one token need besides its codes.
+struct TokenChunk {
+    alignas(32) float x_scale[kChunkBlocks];
+    // Of each block, or of each of its halves: x_scale * total, or -offset * total.
+    alignas(64) float scaled_total[16];
+    alignas(64) int32_t minus_excess[16];
 };
 
-// What an int8 kernel is called with: `blocks` (1..8) blocks of 32 of one or two groups of sixteen rows, decoded.
-struct Int8Call {
-    const Work &work;
-    uint32_t first, blocks;  // the first block's number in the rows
-    const Chunk *chunk;      // (groups)
-    uint32_t groups;
-    std::byte *room;  // Int8::kRoom bytes, 64-byte aligned
-    Listed listed;
-    float (*sums)[kListed][kLanes];  // (groups, listed, 16), added to
+template <bool kHalves, bool kBias>
+FN void prepare(const float *x_scale, const int16_t *x_sums, uint32_t blocks, int32_t offset, TokenChunk &to) {
+#if defined(RIDGE_ISA_AVX512)
+    const auto some = static_cast<__mmask8>((1u << blocks) - 1u);
+    const __m256 scale = _mm256_maskz_loadu_ps(some, x_scale);
+    _mm256_store_ps(to.x_scale, scale);
+    const auto pairs16 = static_cast<__mmask16>((1u << (2 * blocks)) - 1u);
+    const __m256i sums = _mm256_maskz_loadu_epi16(pairs16, x_sums);
+    __m512i total;
+    if constexpr (kHalves)
+        total = _mm512_cvtepi16_epi32(sums);
+    else
+        total = _mm512_zextsi256_si512(_mm256_madd_epi16(sums, _mm256_set1_epi16(1)));
+    if constexpr (kBias) {
+        __m512 by = _mm512_castps256_ps512(scale);
+        if constexpr (kHalves)
+            by = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), by);
+        _mm512_store_ps(to.scaled_total, _mm512_mul_ps(by, _mm512_cvtepi32_ps(total)));
+    } else {
+        _mm512_store_si512(to.minus_excess, _mm512_mullo_epi32(total, _mm512_set1_epi32(-offset)));
+    }
+#else
+    for (uint32_t b = 0; b < blocks; b++) {
+        to.x_scale[b] = x_scale[b];
+        const int32_t total[2] = {kHalves ? x_sums[2 * b] : x_sums[2 * b] + x_sums[2 * b + 1], x_sums[2 * b + 1]};
+        for (uint32_t h = 0; h < (kHalves ? 2 : 1); h++) {
+            const uint32_t g = kHalves ? 2 * b + h : b;
+            if constexpr (kBias)
+                to.scaled_total[g] = x_scale[b] * static_cast<float>(total[h]);
+            else
+                to.minus_excess[g] = -offset * total[h];
+        }
+    }
+#endif
+}
+
+// ---- Few tokens
+
+// Integer dots of sixteen rows with some tokens over a span of their columns.
+template <uint32_t kTokens>
+struct SpanDots {
+    static constexpr uint32_t kChunks = 16;
+    // Of unsigned codes (code + offset): group g of chunk c of lane's row. Groups of 32 use the first eight.
+    alignas(64) int32_t of[kTokens][kChunks][16][kLanes];
 };
 
-struct Int8Format {
-    void (*unpack)(const Rows &rows, uint32_t first, uint32_t blocks, Chunk &chunk) = nullptr;
-    void (*multiply)(const Int8Call &call) = nullptr;
-    size_t chunk_bytes = 0;
+// What Isa::dots is called with: `blocks` blocks of sixteen rows from column 256 * first on.
+struct SpanCall {
+    const Rows &rows;
+    uint32_t first, blocks;
+    const int8_t *const *x;  // (tokens), each at the span's first column
+    uint32_t tokens;
 };
-// Int8::multiply<group == 16, has_bias> is the kernel; float formats have none.
-template <class Int8>
-constexpr ByFormat<Int8Format> int8_table() {
-    ByFormat<Int8Format> t = {};
+
+template <class Isa>
+struct StreamScratch {
+    SpanDots<Isa::kTokens> dots;
+    GroupScales scales;
+    TokenChunk token;
+    alignas(64) float sums[2][Isa::kTokens][kLanes];
+    uint32_t x_row[Isa::kTokens], out_row[Isa::kTokens];
+};
+
+template <bool kHalves, bool kBias>
+FN void add_chunk(const GroupScales &s, const int32_t (*dots)[kLanes], const TokenChunk &t, uint32_t blocks, float *to) {
+    F32x16 sum = load(to);
+#pragma GCC unroll 8
+    for (uint32_t b = 0; b < blocks; b++) {
+        const F32x16 x_scale = set1(t.x_scale[b]);
+        const auto dot = [&](uint32_t g) __attribute__((always_inline)) {
+            return kBias ? load_i32(dots[g]) : load_i32_plus(dots[g], t.minus_excess[g]);
+        };
+        if constexpr (kHalves) {
+            F32x16 both = load(s.scale[2 * b]) * dot(2 * b);
+            both = fma(load(s.scale[2 * b + 1]), dot(2 * b + 1), both);
+            sum = fma(both, x_scale, sum);
+        } else {
+            sum = fma(load(s.scale[b]) * x_scale, dot(b), sum);
+        }
+        if constexpr (kBias)
+            for (uint32_t g = kHalves ? 2 * b : b; g <= (kHalves ? 2 * b + 1 : b); g++)
+                sum = fma(load(s.bias[g]), set1(t.scaled_total[g]), sum);
+    }
+    store(to, sum);
+}
+
+// sums[t] += the products of sixteen rows with token t, over all k.
+template <class Isa, Format F>
+void stream_rows(const Work &w, const Rows &rows, uint32_t tokens, StreamScratch<Isa> &s, float (*sums)[kLanes]) {
+    using D = Decode<F>;
+    constexpr bool kHalves = D::group == 16;
+    constexpr uint32_t kSpanBlocks = SpanDots<Isa::kTokens>::kChunks * kChunkBlocks;
+    for (uint32_t t = 0; t < tokens; t++) store(sums[t], set1(0));
+    for (uint32_t first = 0, all = w.k / 32; first < all; first += kSpanBlocks) {
+        const uint32_t blocks = all - first < kSpanBlocks ? all - first : kSpanBlocks;
+        const int8_t *x[Isa::kTokens];
+        for (uint32_t t = 0; t < tokens; t++) x[t] = w.codes + size_t{s.x_row[t]} * w.k + 32 * first;
+        Isa::template dots<F>(SpanCall{rows, first / kChunkBlocks, blocks, x, tokens}, s.dots);
+        for (uint32_t b = 0, c = 0; b < blocks; b += kChunkBlocks, c++) {
+            const uint32_t some = blocks - b < kChunkBlocks ? blocks - b : kChunkBlocks;
+            Scales<F>::load(rows, first + b, some, s.scales);
+            for (uint32_t t = 0; t < tokens; t++) {
+                const size_t x_block = size_t{s.x_row[t]} * (w.k / 32) + first + b;
+                prepare<kHalves, D::has_bias>(w.scale + x_block, w.sums + 2 * x_block, some, Isa::template offset<F>(),
+                                              s.token);
+                if (some == kChunkBlocks)
+                    add_chunk<kHalves, D::has_bias>(s.scales, s.dots.of[t][c], s.token, kChunkBlocks, sums[t]);
+                else
+                    add_chunk<kHalves, D::has_bias>(s.scales, s.dots.of[t][c], s.token, some, sums[t]);
+            }
+        }
+    }
+}
+
+template <class Isa>
+using StreamRows = void(const Work &w, const Rows &rows, uint32_t tokens, StreamScratch<Isa> &s, float (*sums)[kLanes]);
+template <class Isa>
+constexpr ByFormat<StreamRows<Isa> *> stream_table() {
+    ByFormat<StreamRows<Isa> *> t = {};
 #define FORMAT(NAME, prefix, id, block, bytes, group, bias) \
-    t.entry[id] = {unpack<Format::NAME, Int8>, Int8::template multiply<group == 16, bias != 0>, kChunk / block * bytes};
+    if constexpr (Isa::kFormats.has(Format::NAME)) t.entry[id] = stream_rows<Isa, Format::NAME>;
 #include "format/formats.def"
     return t;
 }
 
-// Writes sixteen (or n, if less) columns of the listed rows of out: sums (+ bias), or glu(gate sums, up sums).
-inline void finish(const Work &w, uint32_t r, uint32_t n, const uint32_t *out_row, uint32_t count, const float *sums,
-                   const float *up_sums) {
-    const float *bias = w.matrix[0].bias;
-    for (uint32_t i = 0; i < count; i++) {
-        F32x16 v = load(sums + kLanes * i);
-        if (bias != nullptr) v = v + (n < kLanes ? load_part(bias + r, n, 0) : load(bias + r));
-        if (up_sums != nullptr) v = glu(w.glu, v, load(up_sums + kLanes * i));
-        float *out = w.out + size_t{out_row[i]} * w.n + r;
-        if (n < kLanes)
-            store_part(out, v, n);
-        else
-            store(out, v);
+template <class Isa>
+void run_stream(const LaunchView &view, uint32_t tile, std::byte *scratch) {
+    static constexpr ByFormat<StreamRows<Isa> *> kTable = stream_table<Isa>();
+    const Work w = contract_work(view, tile);
+    auto &s = *reinterpret_cast<StreamScratch<Isa> *>(scratch);
+    Tokens tokens = w.tokens;
+    while (const uint32_t count = take(tokens, s.x_row, s.out_row, Isa::kTokens)) {
+        for (uint32_t r = 0; r < w.n_rows; r += kLanes) {
+            const uint32_t n = w.n_rows - r < kLanes ? w.n_rows - r : kLanes;
+            for (uint32_t i = 0; i < w.n_matrices; i++) {
+                const Matrix &m = w.matrix[i];
+                kTable.entry[static_cast<size_t>(m.format)](w, Rows(m.rows + r * m.row_bytes, m.row_bytes, n), count, s,
+                                                            s.sums[i]);
+            }
+            for (uint32_t t = 0; t < count; t++)
+                finish(w, r, n, s.out_row[t], s.sums[0][t], w.n_matrices == 2 ? s.sums[1][t] : nullptr);
+        }
     }
 }
 
-// Int8::kGroups: groups of sixteen rows at a time.
-template <class Int8>
-struct Int8Scratch {
-    Chunk chunk[Int8::kGroups];
-    alignas(64) std::byte room[Int8::kRoom];
-    alignas(64) float sums[2][Int8::kGroups][kListed][kLanes];
+// ---- Many tokens
+
+constexpr uint32_t kListed = 512;  // output rows taken at a time
+
+// A chunk of sixteen rows, unpacked: four codes (+ offset) of each row side by side, as a dot of four wants them.
+struct Panel {
+    alignas(64) uint8_t codes[kChunk / 4][kLanes][4];
+    GroupScales scales;
+};
+
+// What Isa::multiply is called with: `blocks` (1..8) blocks, the first of them number `first` in the rows, of `groups`
+// panels.
+struct MatrixCall {
+    const Work &work;
+    uint32_t first, blocks;
+    const Panel *panel;  // (groups)
+    uint32_t groups;
+    int32_t offset;
+    const uint32_t *x_row;  // (tokens)
+    uint32_t tokens;
+    float (*sums)[kListed][kLanes];  // (groups, tokens, 16), added to
+};
+
+struct MatrixFormat {
+    void (*unpack)(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) = nullptr;
+    void (*multiply)(const MatrixCall &call) = nullptr;
+    int32_t offset = 0;
+    size_t chunk_bytes = 0;
+};
+template <class Isa, Format F>
+void unpack_panel(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) {
+    Isa::template interleave<F>(rows, first / kChunkBlocks, blocks, panel.codes);
+    Scales<F>::load(rows, first, blocks, panel.scales);
+}
+template <class Isa>
+constexpr ByFormat<MatrixFormat> matrix_table() {
+    ByFormat<MatrixFormat> t = {};
+#define FORMAT(NAME, prefix, id, block, bytes, group, bias)                                                   \
+    if constexpr (Isa::kFormats.has(Format::NAME))                                                            \
+        t.entry[id] = {unpack_panel<Isa, Format::NAME>, Isa::template multiply<group == 16, bias != 0>,       \
+                       Isa::template offset<Format::NAME>(), kChunk / block * bytes};
+#include "format/formats.def"
+    return t;
+}
+
+template <class Isa>
+struct MatrixScratch {
+    Panel panel[Isa::kPanels];
+    alignas(64) float sums[2][Isa::kPanels][kListed][kLanes];
     uint32_t x_row[kListed], out_row[kListed];
 };
 
-// Sums of n (<= 16 * Int8::kGroups) rows of m, from row r on, for the listed tokens.
-template <class Int8>
-void sum_int8(const Work &w, const Matrix &m, uint32_t r, uint32_t n, const Listed &listed, Int8Scratch<Int8> &s,
-              float (*sums)[kListed][kLanes]) {
-    static constexpr ByFormat<Int8Format> kTable = int8_table<Int8>();
-    const Int8Format &f = kTable.entry[static_cast<size_t>(m.format)];
+// Sums of n (<= 16 * Isa::kPanels) rows of m, from row r on, for the listed tokens.
+template <class Isa>
+void multiply_matrix(const Work &w, const Matrix &m, uint32_t r, uint32_t n, uint32_t tokens, MatrixScratch<Isa> &s,
+                     float (*sums)[kListed][kLanes]) {
+    static constexpr ByFormat<MatrixFormat> kTable = matrix_table<Isa>();
+    const MatrixFormat &f = kTable.entry[static_cast<size_t>(m.format)];
     const uint32_t groups = (n + kLanes - 1) / kLanes;
     for (uint32_t g = 0; g < groups; g++)
-        for (uint32_t t = 0; t < listed.count; t++) store(sums[g][t], set1(0));
+        for (uint32_t t = 0; t < tokens; t++) store(sums[g][t], set1(0));
     for (uint32_t first = 0, all = w.k / 32; first < all; first += kChunkBlocks) {
         const uint32_t blocks = all - first < kChunkBlocks ? all - first : kChunkBlocks;
-        // Behind the end of a row comes the row that will be read after it.
-        size_t ahead = kBytesAhead;
-        if (first / kChunkBlocks * f.chunk_bytes + ahead >= m.row_bytes) ahead += (groups * kLanes - 1) * m.row_bytes;
         for (uint32_t g = 0; g < groups; g++) {
             const uint32_t some = n - g * kLanes < kLanes ? n - g * kLanes : kLanes;
-            Rows rows(m.rows + (r + g * kLanes) * m.row_bytes, m.row_bytes, some);
-            rows.ahead = ahead;
-            f.unpack(rows, first, blocks, s.chunk[g]);
+            f.unpack(Rows(m.rows + (r + g * kLanes) * m.row_bytes, m.row_bytes, some), first, blocks, s.panel[g]);
         }
-        f.multiply({w, first, blocks, s.chunk, groups, s.room, listed, sums});
+        // The next chunk arrives while this one is multiplied.
+        const std::byte *next = m.rows + r * m.row_bytes + (first / kChunkBlocks + 1) * f.chunk_bytes;
+        for (uint32_t i = 0; i < n; i++, next += m.row_bytes)
+            for (size_t line = 0; line < f.chunk_bytes; line += 64) __builtin_prefetch(next + line);
+        f.multiply({w, first, blocks, s.panel, groups, f.offset, s.x_row, tokens, sums});
     }
 }
 
-template <class Int8>
-void run_int8(const LaunchView &view, uint32_t tile, std::byte *scratch) {
-    constexpr uint32_t kRows = Int8::kGroups * kLanes;
+template <class Isa>
+void run_matrix(const LaunchView &view, uint32_t tile, std::byte *scratch) {
+    constexpr uint32_t kRows = Isa::kPanels * kLanes;
     const Work w = contract_work(view, tile);
-    auto &s = *reinterpret_cast<Int8Scratch<Int8> *>(scratch);
+    auto &s = *reinterpret_cast<MatrixScratch<Isa> *>(scratch);
     Tokens tokens = w.tokens;
-    const bool consecutive = tokens.ids == nullptr && tokens.slots == 1;
     while (const uint32_t count = take(tokens, s.x_row, s.out_row, kListed)) {
         for (uint32_t r = 0; r < w.n_rows; r += kRows) {
             const uint32_t n = w.n_rows - r < kRows ? w.n_rows - r : kRows;
             for (uint32_t i = 0; i < w.n_matrices; i++)
-                sum_int8<Int8>(w, w.matrix[i], r, n, {s.x_row, count, consecutive}, s, s.sums[i]);
-            for (uint32_t g = 0; g * kLanes < n; g++)
-                finish(w, r + g * kLanes, n - g * kLanes, s.out_row, count, s.sums[0][g][0],
-                       w.n_matrices == 2 ? s.sums[1][g][0] : nullptr);
+                multiply_matrix<Isa>(w, w.matrix[i], r, n, count, s, s.sums[i]);
+            for (uint32_t t = 0; t < count; t++)
+                for (uint32_t g = 0; g * kLanes < n; g++)
+                    finish(w, r + g * kLanes, n - g * kLanes, s.out_row[t], s.sums[0][g][t],
+                           w.n_matrices == 2 ? s.sums[1][g][t] : nullptr);
         }
     }
 }
@@ -213,7 +369,8 @@ inline void run_f32(const LaunchView &view, uint32_t tile, std::byte *scratch) {
                     multiply_f32(w, rows, kTable.entry[static_cast<size_t>(m.format)], count, s, s.sums[i], q);
                 }
             }
-            finish(w, r, n, s.out_row, count, s.sums[0][0], w.n_matrices == 2 ? s.sums[1][0] : nullptr);
+            for (uint32_t t = 0; t < count; t++)
+                finish(w, r, n, s.out_row[t], s.sums[0][t], w.n_matrices == 2 ? s.sums[1][t] : nullptr);
         }
     }
 }
@@ -225,11 +382,22 @@ constexpr Kernel f32_row(std::string_view name, OpKind op) {
     k.formats = FormatSet::all();
     return k;
 }
-template <class Int8>
-constexpr Kernel int8_row(std::string_view name, OpKind op) {
-    Kernel k = row(name, op, Order::int8_sequential, {contract_tiles, run_int8<Int8>, sizeof(Int8Scratch<Int8>)});
-    k.formats = FormatSet::quantized();
+template <class Isa>
+constexpr Kernel int8_row(std::string_view name, OpKind op, Tile tile) {
+    Kernel k = row(name, op, Order::int8_sequential, tile);
+    k.formats = Isa::kFormats;
     k.input = DType::q8;
+    return k;
+}
+template <class Isa>
+constexpr Kernel stream_row(std::string_view name, OpKind op) {
+    return int8_row<Isa>(name, op, {contract_tiles, run_stream<Isa>, sizeof(StreamScratch<Isa>)});
+}
+template <class Isa>
+constexpr Kernel matrix_row(std::string_view name, OpKind op) {
+    Kernel k = int8_row<Isa>(name, op, {contract_tiles, run_matrix<Isa>, sizeof(MatrixScratch<Isa>)});
+    k.tokens.first = Isa::kManyTokens;
+    k.rank++;
     return k;
 }
 

@@ -6,32 +6,30 @@ namespace ridge::cpu {
 namespace {
 
 struct Int8 {
-    static constexpr uint32_t kGroups = 1;
-    static constexpr size_t kRoom = 64;  // not used
-    static constexpr u32 flip(bool) { return 0; }
+    static constexpr uint32_t kTokens = 8;
+    static constexpr FormatSet kFormats = FormatSet::quantized();
+    template <Format>
+    static constexpr int32_t offset() {
+        return 0;
+    }
 
-    template <bool kHalves, bool kBias>
-    static void multiply(const Int8Call &call) {
-        constexpr uint32_t width = kHalves ? 16 : 32;
-        const Work &w = call.work;
-        for (uint32_t t = 0; t < call.listed.count; t++) {
-            const size_t x_block = size_t{call.listed.x_row[t]} * (w.k / 32) + call.first;
-            const int8_t *x = w.codes + 32 * x_block;
-            const int16_t *x_sums = w.sums + 2 * x_block;
-            for (uint32_t r = 0; r < kLanes; r++) {
-                const auto *codes = reinterpret_cast<const int8_t *>(call.chunk->codes[r]);
-                float sum = call.sums[0][t][r];
-                for (uint32_t i = 0, g = 0; i < 32 * call.blocks; i += width, g++) {
-                    const float x_scale = w.scale[x_block + i / 32];
-                    int32_t dot = 0;
-                    for (uint32_t j = i; j < i + width; j++) dot += codes[j] * x[j];
-                    sum = __builtin_fmaf(call.chunk->scale[g][r] * x_scale, static_cast<float>(dot), sum);
-                    if constexpr (kBias) {
-                        const int32_t total = kHalves ? x_sums[g] : x_sums[2 * g] + x_sums[2 * g + 1];
-                        sum = __builtin_fmaf(call.chunk->bias[g][r] * x_scale, static_cast<float>(total), sum);
+    template <Format F>
+    static void dots(const SpanCall &call, SpanDots<kTokens> &dots) {
+        constexpr uint32_t width = Decode<F>::group == 16 ? 16 : 32;
+        for (uint32_t r = 0; r < kLanes; r++) {
+            for (uint32_t b = 0; b < call.blocks; b++) {
+                u32 g32 = call.first * kChunkBlocks + b;
+                const std::byte *block = block_of<F>(call.rows.row[r], g32);
+                int8_t codes[32];
+                Codes<F>::store(block, g32, codes);
+                for (uint32_t t = 0; t < call.tokens; t++) {
+                    const int8_t *x = call.x[t] + 32 * b;
+                    for (uint32_t i = 0; i < 32; i += width) {
+                        int32_t dot = 0;
+                        for (uint32_t j = i; j < i + width; j++) dot += codes[j] * x[j];
+                        dots.of[t][b / kChunkBlocks][(b % kChunkBlocks * 32 + i) / width][r] = dot;
                     }
                 }
-                call.sums[0][t][r] = sum;
             }
         }
     }
@@ -40,8 +38,8 @@ struct Int8 {
 constexpr Kernel kTable[] = {
     f32_row(RIDGE_ROW_NAME("contract.f32"), kind<Contract>()),
     f32_row(RIDGE_ROW_NAME("gate_up.f32"), kind<GateUp>()),
-    int8_row<Int8>(RIDGE_ROW_NAME("contract.int8"), kind<Contract>()),
-    int8_row<Int8>(RIDGE_ROW_NAME("gate_up.int8"), kind<GateUp>()),
+    stream_row<Int8>(RIDGE_ROW_NAME("contract.int8"), kind<Contract>()),
+    stream_row<Int8>(RIDGE_ROW_NAME("gate_up.int8"), kind<GateUp>()),
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ FN __m512 f16_to_f32(__m512i dwords) { return _mm512_cvtph_ps(_mm512_cvtepi32_ep
 // Blocks of 32 that begin with d f16.
 template <Format F>
 struct ScalesD {
-    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, Chunk &c) {
+    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, GroupScales &c) {
         constexpr size_t bytes = Decode<F>::bytes;
         alignas(32) uint16_t d[kChunkBlocks][kChunkRows];
         put_side_by_side(rows, first * bytes, blocks, bytes, d);
@@ -42,7 +42,7 @@ struct Scales<Format::IQ4_NL> : ScalesD<Format::IQ4_NL> {};
 // Blocks of 32 that begin with d f16 | m f16.
 template <Format F>
 struct ScalesDM {
-    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, Chunk &c) {
+    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, GroupScales &c) {
         constexpr size_t bytes = Decode<F>::bytes;
         alignas(64) uint32_t dm[kChunkBlocks][kChunkRows];
         put_side_by_side(rows, first * bytes, blocks, bytes, dm);
@@ -61,7 +61,7 @@ struct Scales<Format::Q5_1> : ScalesDM<Format::Q5_1> {};
 // d f16 | dmin f16 | 12 bytes: eight scales and eight minima of 6 bits. A dword's four bytes are those of four groups.
 template <Format F>
 struct ScalesPacked6 {
-    static FN void load(const Rows &rows, uint32_t first, uint32_t, Chunk &c) {
+    static FN void load(const Rows &rows, uint32_t first, uint32_t, GroupScales &c) {
         alignas(64) uint32_t words[4][kChunkRows];
         put_side_by_side(rows, first / kChunkBlocks * size_t{Decode<F>::bytes}, 4, 4, words);
         const __m512i dm = _mm512_load_si512(words[0]);
@@ -94,7 +94,7 @@ struct Scales<Format::Q5_K> : ScalesPacked6<Format::Q5_K> {};
 // Sixteen signed bytes and d f16.
 template <>
 struct Scales<Format::Q6_K> {
-    static FN void load(const Rows &rows, uint32_t first, uint32_t, Chunk &c) {
+    static FN void load(const Rows &rows, uint32_t first, uint32_t, GroupScales &c) {
         const size_t block = first / kChunkBlocks * size_t{Decode<Format::Q6_K>::bytes};
         alignas(64) uint32_t words[4][kChunkRows];
         alignas(32) uint16_t halves16[1][kChunkRows];

@@ -1,5 +1,6 @@
-// Weights made ready for contract's inner kernels: chunks of 256 of sixteen rows as bytes and scales, or of one row as
-// f32. Derived from Decode<F> for every format; with AVX2 the bytes come 32 at a time from contract_packed.h.
+// Weights made ready for contract's inner kernels: codes as bytes, scales of sixteen rows side by side, or a chunk of a
+// row as f32. Derived from Decode<F> for every format; with AVX2 and NEON codes come 32 at a time from
+// contract_packed*.h.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,8 @@
 
 #if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2)
 #include "backend/cpu/contract_packed.h"
+#elif defined(RIDGE_ISA_NEON)
+#include "backend/cpu/contract_packed_neon.h"
 #endif
 
 namespace ridge::cpu {
@@ -27,31 +30,42 @@ struct ByFormat {
 // Sixteen rows of weights. Where there are fewer (n >= 1), the last one stands for the missing ones.
 struct Rows {
     const std::byte *row[kChunkRows];
-    size_t ahead = 0;  // bytes from what is read to what will be read some chunks later
     FN Rows(const std::byte *first, size_t row_bytes, uint32_t n) {
         for (uint32_t r = 0; r < kChunkRows; r++) row[r] = first + (r < n ? r : n - 1) * row_bytes;
     }
 };
 
-// Groups of 32 have the scale of block b in scale[b], groups of 16 in scale[2 * b] and scale[2 * b + 1].
-struct Chunk {
-    alignas(64) uint8_t codes[kChunkRows][kChunk];
+// Of a chunk of sixteen rows. Groups of 32 have the scale of block b in scale[b], groups of 16 in scale[2 * b] and
+// scale[2 * b + 1].
+struct GroupScales {
     alignas(64) float scale[16][kChunkRows], bias[16][kChunkRows];
 };
 
-// ---- 32 codes: Codes<F>::store(block, g32, flip, to) writes those of group g32 of a block, each byte xor `flip`.
+// ---- 32 codes: Codes<F>::store(block, g32, to) writes those of group g32 of a block.
 
 template <Format F>
 struct CodesByFours {
-    static FN void store(const std::byte *block, u32 g32, u32 flip, uint8_t *to) {
+    static FN void store(const std::byte *block, u32 g32, int8_t *to) {
         for (u32 j = 0; j < 8; j++) {
-            const u32 four = Decode<F>::codes4(block, g32, j) ^ (flip * 0x01010101u);
+            const u32 four = Decode<F>::codes4(block, g32, j);
             __builtin_memcpy(to + 4 * j, &four, 4);
         }
     }
 };
 
-#if !defined(RIDGE_ISA_AVX512) && !defined(RIDGE_ISA_AVX2)
+#if defined(RIDGE_ISA_NEON)
+
+template <Format F>
+struct Codes {
+    static FN void store(const std::byte *block, u32 g32, int8_t *to) {
+        const I8x32 v = load(block, g32);
+        vst1q_s8(to, v.a);
+        vst1q_s8(to + 16, v.b);
+    }
+    static FN I8x32 load(const std::byte *block, u32 g32) { return Packed<F>::load(block, g32); }
+};
+
+#elif !defined(RIDGE_ISA_AVX512) && !defined(RIDGE_ISA_AVX2)
 
 template <Format F>
 struct Codes : CodesByFours<F> {};
@@ -60,19 +74,26 @@ struct Codes : CodesByFours<F> {};
 
 template <Format F>
 struct Codes {
-    static FN void store(const std::byte *block, u32 g32, u32 flip, uint8_t *to) {
+    static FN void store(const std::byte *block, u32 g32, int8_t *to) {
+        if constexpr (requires { Packed<F>::load(block, g32); })
+            _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), Packed<F>::load(block, g32));
+        else
+            CodesByFours<F>::store(block, g32, to);
+    }
+    static FN __m256i load(const std::byte *block, u32 g32) {
         if constexpr (requires { Packed<F>::load(block, g32); }) {
-            const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
-            _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), _mm256_xor_si256(Packed<F>::load(block, g32), flips));
+            return Packed<F>::load(block, g32);
         } else {
-            CodesByFours<F>::store(block, g32, flip, to);
+            alignas(32) int8_t codes[32];
+            CodesByFours<F>::store(block, g32, codes);
+            return _mm256_load_si256(reinterpret_cast<const __m256i *>(codes));
         }
     }
 };
 
 #endif
 
-// ---- Chunks
+// ---- Scales
 
 // Block that holds weights 32 * g32 .. +31 of a row; g32 counts from the row's start and becomes a group of the block.
 template <Format F>
@@ -86,7 +107,7 @@ FN const std::byte *block_of(const std::byte *row, u32 &g32) {
 // Scales and biases of blocks first .. first + blocks - 1 of sixteen rows.
 template <Format F>
 struct Scales {
-    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, Chunk &c) {
+    static FN void load(const Rows &rows, uint32_t first, uint32_t blocks, GroupScales &c) {
         using D = Decode<F>;
         constexpr u32 groups = D::group == 16 ? 2 : 1;  // per 32
         for (u32 r = 0; r < kChunkRows; r++) {
@@ -104,36 +125,12 @@ struct Scales {
     }
 };
 
-template <Format F>
-FN void unpack_blocks(const Rows &rows, uint32_t first, uint32_t blocks, u32 flip, Chunk &c) {
-    // Sixteen streams at once are more than hardware prefetchers follow.
-    constexpr size_t bytes = kChunk / Decode<F>::block * Decode<F>::bytes;
-    const size_t ahead = first / kChunkBlocks * bytes + rows.ahead;
-    for (u32 r = 0; r < kChunkRows; r++) {
-        const std::byte *row = rows.row[r];
-        for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + ahead + line);
-#pragma GCC unroll 8
-        for (u32 b = 0; b < blocks; b++) {
-            u32 g32 = first + b;
-            const std::byte *block = block_of<F>(row, g32);
-            Codes<F>::store(block, Decode<F>::block == kChunk ? b : 0, flip, c.codes[r] + 32 * b);
-        }
-    }
-    Scales<F>::load(rows, first, blocks, c);
-}
-
-// Int8::flip(has_bias) is xored to the bytes: 128 makes code + 128 of a signed code.
-template <Format F, class Int8>
-void unpack(const Rows &rows, uint32_t first, uint32_t blocks, Chunk &c) {
-    constexpr u32 flip = Int8::flip(Decode<F>::has_bias);
-    if (Decode<F>::block == kChunk || blocks == kChunkBlocks)
-        unpack_blocks<F>(rows, first, kChunkBlocks, flip, c);
-    else
-        unpack_blocks<F>(rows, first, blocks, flip, c);
-}
-
-// Sixteen codes, and sixteen values of a float format.
+// Sixteen integers as floats, with another one added or not; sixteen codes; sixteen values of a float format.
 #if defined(RIDGE_ISA_AVX512)
+FN F32x16 load_i32(const int32_t *p) { return {_mm512_cvtepi32_ps(_mm512_load_si512(p))}; }
+FN F32x16 load_i32_plus(const int32_t *p, int32_t plus) {
+    return {_mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(p), _mm512_set1_epi32(plus)))};
+}
 FN F32x16 load_codes(const int8_t *p) {
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
 }
@@ -141,6 +138,13 @@ FN F32x16 load_bf16(const std::byte *p) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bytes32(p)), 16))};
 }
 #elif defined(RIDGE_ISA_AVX2)
+FN __m256i load_8i32(const int32_t *p) { return _mm256_load_si256(reinterpret_cast<const __m256i *>(p)); }
+FN F32x16 load_i32(const int32_t *p) { return {_mm256_cvtepi32_ps(load_8i32(p)), _mm256_cvtepi32_ps(load_8i32(p + 8))}; }
+FN F32x16 load_i32_plus(const int32_t *p, int32_t plus) {
+    const __m256i m = _mm256_set1_epi32(plus);
+    return {_mm256_cvtepi32_ps(_mm256_add_epi32(load_8i32(p), m)),
+            _mm256_cvtepi32_ps(_mm256_add_epi32(load_8i32(p + 8), m))};
+}
 FN __m128i bytes16(const void *p) { return _mm_loadu_si128(static_cast<const __m128i *>(p)); }
 FN F32x16 load_codes(const int8_t *p) {
     const __m128i v = bytes16(p);
@@ -153,7 +157,13 @@ FN F32x16 load_bf16(const std::byte *p) {
     };
     return {eight(bytes16(p)), eight(bytes16(p + 16))};
 }
-#else
+#elif !defined(RIDGE_ISA_NEON)
+FN F32x16 load_i32_plus(const int32_t *p, int32_t plus) {
+    float v[kLanes];
+    for (u32 l = 0; l < kLanes; l++) v[l] = static_cast<float>(p[l] + plus);
+    return load(v);
+}
+FN F32x16 load_i32(const int32_t *p) { return load_i32_plus(p, 0); }
 FN F32x16 load_codes(const int8_t *p) {
     F32x16 v;
     for (u32 l = 0; l < kLanes; l++) v.v[l] = static_cast<float>(p[l]);
@@ -162,7 +172,7 @@ FN F32x16 load_codes(const int8_t *p) {
 #endif
 template <Format F>
 FN F32x16 load_values(const std::byte *p) {
-#if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2)
+#if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2) || defined(RIDGE_ISA_NEON)
     if constexpr (F == Format::F32) return load(reinterpret_cast<const float *>(p));
     if constexpr (F == Format::F16) return load(reinterpret_cast<const F16 *>(p));
     if constexpr (F == Format::BF16) return load_bf16(p);
@@ -192,7 +202,7 @@ void decode_chunk(const std::byte *row, uint32_t first, uint32_t n, float *to) {
             u32 g32 = (first + i) / 32;
             const std::byte *block = block_of<F>(row, g32);
             alignas(32) int8_t codes[32];
-            Codes<F>::store(block, g32, 0, reinterpret_cast<uint8_t *>(codes));
+            Codes<F>::store(block, g32, codes);
             for (u32 h = 0; h < 2; h++) {
                 const u32 g = D::group == 256 ? 0 : groups * g32 + h * (groups - 1);
                 F32x16 v = set1(D::scale(block, g)) * load_codes(codes + kLanes * h);  // exact
