@@ -34,6 +34,8 @@ struct LaunchView {
     const Op &op;
     const Bindings &bindings;
     StepView step;
+    std::byte *shared = nullptr;  // Tile::shared_bytes, 64-byte aligned
+    uint32_t workers = 1;         // that take tiles: how many are worth making. No result may depend on it
 
     // Rows of a value in this step.
     size_t rows(ValueId v) const { return rows_of(program.value(v), step.tokens(), step.outputs()); }

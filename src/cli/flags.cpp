@@ -33,7 +33,9 @@ std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd) {
     cmd.add_option("-b,--batch", f->session.batch, "Most tokens in one step")
         ->check(positive_number())
         ->capture_default_str();
-    cmd.add_option("--kv", f->kv, "Type of the KV state")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
+    cmd.add_option("--kv", f->kv, "Type of the KV state; q8_0 takes 53% of the memory of f16")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
+        ->capture_default_str();
     cmd.add_option("--lever", f->levers,
                    "Switch levers: -NAME off, +NAME on, none, all, default; see `ridge levers`. May be given again")
         ->allow_extra_args(false)
@@ -54,7 +56,7 @@ void add_tokenizer_flags(CLI::App &cmd, std::string &pre_tokenizer, std::string 
 }
 
 void ModelFlags::resolve() {
-    open.kv_type = kv == "f32" ? DType::f32 : DType::f16;
+    open.kv_type = kv == "f32" ? DType::f32 : kv == "q8_0" ? DType::q8_0 : DType::f16;
     session.levers = LeverSet::from_environment();
     for (const std::string &l : levers) session.levers = session.levers.edited(l, "--lever");
 }

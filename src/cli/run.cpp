@@ -39,11 +39,15 @@ std::optional<std::string> find_prompt(const RunFlags &f) {
     return std::nullopt;
 }
 
-// Brings the weights into memory with a progress line, unless they would not stay there.
-void load_weights(const Model &model) {
+gguf::Pages pages_of(const LeverSet &levers) {
+    if (levers.has(Lever::huge_weights)) return gguf::Pages::own_huge;
+    return levers.has(Lever::huge_pages) ? gguf::Pages::file_huge : gguf::Pages::file;
+}
+
+// Weights have been on their way since the file was opened.
+void wait_for_weights(Model &model) {
     Progress progress("loading", "MB", 1e6);
-    if (model.file().file_bytes() > model.devices()[0]->info().memory_free) return;
-    model.file().prefetch([&](uint64_t done, uint64_t total) {
+    model.wait_for_weights([&](uint64_t done, uint64_t total) {
         progress.show(done, total);
         return !InterruptGuard::raised();
     });
@@ -123,6 +127,7 @@ int run_command(RunFlags &f) {
     f.chat->resolve();
     const std::optional<std::string> prompt = f.explain_plan ? std::optional<std::string>("") : find_prompt(f);
 
+    if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
     if (f.explain_plan) {
@@ -130,7 +135,7 @@ int run_command(RunFlags &f) {
         explain_plan(run);
         return 0;
     }
-    // What the template refuses is refused before memory is taken and weights are read.
+    // What the template refuses is refused before memory is taken.
     std::optional<Prompt> encoded;
     std::optional<text::ChatTemplate> format;
     if (prompt)
@@ -139,7 +144,7 @@ int run_command(RunFlags &f) {
         format = chat_template(run);
     run.session = run.model->session(f.model->session);
     InterruptGuard guard;
-    load_weights(*run.model);
+    wait_for_weights(*run.model);
     run.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (InterruptGuard::raised()) return kInterrupted;
     if (encoded) return one_shot(run, *encoded);

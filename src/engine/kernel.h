@@ -40,6 +40,11 @@ struct Tile {
     // `scratch` is private to the worker, `scratch_bytes` long, 64-byte aligned, and holds nothing between tiles.
     void (*run)(const LaunchView &, uint32_t tile, std::byte *scratch) = nullptr;
     size_t scratch_bytes = 0;
+    // Memory that all workers share during a launch, for steps within the limits. Every launch finds and leaves the
+    // first kSharedZero bytes of it zero (counters) and the rest as it comes. Where LaunchView::shared is null a row does
+    // without.
+    static constexpr size_t kSharedZero = 4096;
+    size_t (*shared_bytes)(const Program &, const Op &, const StepLimits &) = nullptr;
 };
 
 struct Kernel {

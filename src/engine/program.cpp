@@ -122,8 +122,14 @@ class Checker {
     }
     void kv_state(StateId s) const {
         const State &x = p_.state(s);
-        require(x.per == State::Per::token && (x.type == DType::f16 || x.type == DType::f32),
-                x.name + " is not f16 or f32 per token");
+        require(x.per == State::Per::token && is_kv_type(x.type), x.name + " is not f32, f16 or q8_0 per token");
+        require(x.type != DType::q8_0 || x.cols % 32 == 0, x.name + " is q8_0, but not in whole blocks of 32");
+    }
+    // Heads are written and read one by one.
+    void kv_heads(StateId k, StateId v, uint32_t head_dim) const {
+        for (StateId s : {k, v})
+            require(p_.state(s).type != DType::q8_0 || head_dim % 32 == 0,
+                    fmt::format("{} is q8_0, but heads of {} are not whole blocks of 32", p_.state(s).name, head_dim));
     }
     void heads(ValueId x, ValueId table, uint32_t head_dim) const {
         f32(x, table), per_token(x), per_token(table);
@@ -180,7 +186,7 @@ class Checker {
         require(
             p_.state(o.k_state).cols == o.kv_heads * o.head_dim && p_.state(o.v_state).cols == p_.state(o.k_state).cols,
             "state is not kv_heads * head_dim");
-        kv_state(o.k_state), kv_state(o.v_state);
+        kv_state(o.k_state), kv_state(o.v_state), kv_heads(o.k_state, o.v_state, o.head_dim);
         if (o.sinks != kNone) vector_weight(o.sinks, o.heads);
     }
     void shapes(const Glu &o) const { same_shape(o.gate, o.up), same_shape(o.gate, o.out), f32(o.gate, o.up, o.out); }
@@ -216,7 +222,7 @@ class Checker {
     void shapes(const QkNormRope &o) const {
         same_shape(o.q, o.q_out), f32(o.q_out);
         heads(o.q, o.table, o.head_dim), heads(o.k, o.table, o.head_dim);
-        kv(o.k, o.v, o.k_state, o.v_state);
+        kv(o.k, o.v, o.k_state, o.v_state), kv_heads(o.k_state, o.v_state, o.head_dim);
         if (o.q_norm != kNone) vector_weight(o.q_norm, o.head_dim);
         if (o.k_norm != kNone) vector_weight(o.k_norm, o.head_dim);
     }

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "measure/gate_problems.h"
+#include "measure/gate_state.h"
 #include "op/bound.h"
 
 namespace ridge::gate {
@@ -58,12 +59,6 @@ std::vector<Token> interleaved(const std::vector<uint32_t> &start, uint32_t m) {
         tokens.push_back({0, at[s]++, s, true});
     }
     return tokens;
-}
-
-Reals round_to(DType type, Reals x) {
-    if (type == DType::f16)
-        for (double &v : x) v = from_f16(to_f16(v));
-    return x;
 }
 
 // ---- rope
@@ -183,12 +178,12 @@ std::function<double(Order, size_t)> by_order(std::function<Reals(Order)> make) 
     };
 }
 
-// Expects the rows of `numbers`, (tokens, cols), in their tokens' slots, and nothing else changed. `bound` is of them.
+// Expects the rows of `numbers`, (tokens, width), in their tokens' slots, and nothing else changed. `bound` is of them.
 void expect_written(Problem &p, Random &random, StateId id, RealSpan numbers,
                     std::function<double(Order, size_t i)> bound = {}) {
     const State &s = p.program.state(id);
-    const size_t slots = size_t{p.pool} * kPageTokens, cols = s.cols;
-    p.states.push_back({id, round_to(s.type, normals(random, slots * cols, 100))});
+    const size_t slots = size_t{p.pool} * kPageTokens;
+    p.states.push_back({id, to_state(s.type, slots, s.cols, normals(random, slots * s.cols, 100))});
     ExpectedState e;
     e.id = id;
     e.want.assign(numbers.begin(), numbers.end());
@@ -209,17 +204,25 @@ void try_kv_write(Trial &trial, uint32_t k_cols, uint32_t v_cols, DType type, st
     p.name = fmt::format("{} and {} columns, {}, {} sequences", k_cols, v_cols, name(type), start.size());
     p.steps = step_sizes(trial.options().quick, kTokens);
     p.tokens = interleaved(start, kTokens);
-    p.fill = [op, type, &start](Problem &q) {
+    p.fill = [op, &start](Problem &q) {
         Random random(q.program.value(op.k).cols);
         std::vector<uint32_t> lengths;
         for (const uint32_t s : start) lengths.push_back(s + kTokens);
         scatter_pages(q, random, lengths);
         auto write = [&](ValueId v, StateId s) {
-            // Down to subnormal f16, and beyond the largest.
-            Reals x = activations(random, kTokens, q.program.value(v).cols);
+            const State &state = q.program.state(s);
+            // Down to subnormal f16, and beyond the largest: single values, and runs as long as a block of q8_0.
+            Reals x = activations(random, kTokens, state.cols);
             for (size_t i = 0; i < x.size(); i += 3)
                 x[i] = static_cast<float>(std::ldexp(x[i], static_cast<int>(random.below(40)) - 28));
-            expect_written(q, random, s, round_to(type, x));
+            for (size_t i = 0; i + 32 <= x.size(); i += 5 * 32) {
+                const int exponent = static_cast<int>(random.below(60)) - 36;
+                for (size_t j = i; j < i + 32; j++) x[j] = static_cast<float>(std::ldexp(x[j], exponent));
+            }
+            // Ties between two codes: the largest is 127, so the scale is exactly 1.
+            for (size_t i = 2 * 32; i + 32 <= x.size(); i += 11 * 32)
+                for (size_t j = i; j < i + 32; j++) x[j] = j % 32 == 5 ? -127 : random.below(254) - 126.5;
+            expect_written(q, random, s, to_state(state.type, kTokens, state.cols, x));
             q.inputs.push_back({v, std::move(x)});
         };
         write(op.k, op.k_state), write(op.v, op.v_state);
@@ -267,18 +270,13 @@ void fill_qk_norm_rope(Problem &q, const QkNormRope &op, const QkShape &s) {
     };
     q.expect(op.q_out, turned(Order::exact, x, q_weight).want,
              by_order([=](Order o) { return turned(o, x, q_weight).bound; }));
-    auto k_out = [=, is_f16 = s.type == DType::f16](Order o) {
-        Turned t = turned(o, k, k_weight);
-        for (size_t i = 0; i < t.want.size() && is_f16; i++) {
-            if (t.bound[i] == 0)
-                t.want[i] = from_f16(to_f16(t.want[i]));
-            else
-                t.bound[i] = bound::to_f16(t.want[i], t.bound[i]);
-        }
-        return t;
+    const uint32_t cols = s.kv_heads * s.head_dim;
+    auto k_out = [=, type = s.type](Order o) {
+        const Turned t = turned(o, k, k_weight);
+        return stored(type, rows, cols, t.want, t.bound);
     };
     expect_written(q, random, op.k_state, k_out(Order::exact).want, by_order([=](Order o) { return k_out(o).bound; }));
-    expect_written(q, random, op.v_state, round_to(s.type, v));
+    expect_written(q, random, op.v_state, to_state(s.type, rows, cols, v));
 }
 
 void try_qk_norm_rope(Trial &trial, const QkShape &s) {
@@ -372,7 +370,7 @@ Reals history(const Problem &p, Random &random, const AttentionShape &s, double 
     for (const Token &t : p.tokens) last[t.sequence] = std::max(last[t.sequence], t.position);
     for (uint32_t seq = 0; seq < last.size(); seq++)
         for (uint32_t j = 0; j <= last[seq]; j++) {
-            const Reals row = round_to(s.type, normals(random, cols, scale));
+            const Reals row = normals(random, cols, scale);
             std::copy(row.begin(), row.end(), &state[slot(p, seq, j) * cols]);
         }
     return state;
@@ -384,9 +382,13 @@ void fill_attention(Problem &p, const Attention &op, const AttentionShape &s) {
     for (const uint32_t start : s.start) lengths.push_back(start + s.tokens);
     scatter_pages(p, random, lengths);
     const Reals q = normals(random, size_t{s.tokens} * s.heads * s.head_dim, s.q_scale);
-    const Reals k = history(p, random, s, 1), v = history(p, random, s, 1);
+    const size_t slots = size_t{p.pool} * kPageTokens;
+    const uint32_t cols = s.kv_heads * s.head_dim;
+    const Reals k_state = to_state(s.type, slots, cols, history(p, random, s, 1));
+    const Reals v_state = to_state(s.type, slots, cols, history(p, random, s, 1));
+    const Reals k = from_state(s.type, slots, cols, k_state), v = from_state(s.type, slots, cols, v_state);
     p.inputs = {{op.q, q}};
-    p.states = {{op.k_state, k}, {op.v_state, v}};
+    p.states = {{op.k_state, k_state}, {op.v_state, v_state}};
     Reals sinks;
     if (s.sinks) sinks = sinks_for(p, s, op, random, q, k), p.set_weight(op.sinks, f32_weight(sinks));
     double largest_v = 0;
@@ -450,15 +452,18 @@ void try_kv_write(Trial &trial) {
         try_kv_write(trial, 64, 64, type, {0}), try_kv_write(trial, 40, 24, type, {60, 127});
         try_kv_write(trial, 193, 193, type, {1, 64, 191});
     }
+    try_kv_write(trial, 64, 64, DType::q8_0, {0}), try_kv_write(trial, 96, 32, DType::q8_0, {60, 127});
+    try_kv_write(trial, 224, 224, DType::q8_0, {1, 64, 191});
 }
 
 void try_qk_norm_rope(Trial &trial) {
     if (!trial.wants(kind<QkNormRope>())) return;
     using enum RopePairs;
-    for (const DType type : {DType::f16, DType::f32}) {
+    for (const DType type : {DType::f16, DType::f32, DType::q8_0}) {
+        const uint32_t odd = type == DType::q8_0 ? 96 : 40;
         try_qk_norm_rope(trial, {4, 2, 64, 64, halves, type, true, true});
         try_qk_norm_rope(trial, {9, 3, 64, 64, adjacent, type, false, false});
-        try_qk_norm_rope(trial, {2, 2, 40, 24, halves, type, true, false});
+        try_qk_norm_rope(trial, {2, 2, odd, 24, halves, type, true, false});
         try_qk_norm_rope(trial, {4, 2, 32, 32, adjacent, type, true, true});
         try_qk_norm_rope(trial, {8, 1, 128, 128, halves, type, false, true});
     }
@@ -468,27 +473,37 @@ void try_attention(Trial &trial) {
     if (!trial.wants(kind<Attention>())) return;
     const bool quick = trial.options().quick;
     const std::vector<uint32_t> many = {0, 62, 63, 64, 299};
-    for (const DType type : {DType::f16, DType::f32}) {
-        try_attention(trial, {"decode of five", 4, 2, 64, type, many, 5});
-        try_attention(trial, {"prefill", 9, 3, 64, type, {0}, quick ? 34u : 70u});
-        try_attention(trial, {"odd head", 3, 3, 40, type, {60, 100}, 18});
-        try_attention(trial, {"one KV head", 8, 1, 128, type, {126}, 9});
-        try_attention(trial, {"window", 4, 2, 80, type, {10, 130}, 20, 64});
-        try_attention(trial, {"small window", 2, 1, 16, type, {0, 63}, 12, 3});
-        try_attention(trial, {"large scores", 4, 4, 64, type, {250, 5}, 16, 0, 100});
-        try_attention(trial, {"soft cap", 4, 2, 64, type, many, 5, 0, 1, 1.5f});
-        try_attention(trial, {"capped large scores", 4, 1, 32, type, {62, 5}, 12, 0, 100, 20});
-        try_attention(trial, {"sinks", 14, 2, 64, type, {0, 61}, 10, 0, 1, 0, true});
-        try_attention(trial, {"sinks, window over a page's end", 7, 1, 24, type, {60, 125}, 12, 9, 1, 0, true});
-        try_attention(trial, {"all of them", 14, 7, 40, type, {0, 130}, 18, 65, 3, 4, true});
+    // A block of q8_0 does not straddle heads.
+    auto attempt = [&](AttentionShape s) {
+        if (s.type == DType::q8_0) s.head_dim = (s.head_dim + 31) / 32 * 32;
+        try_attention(trial, s);
+    };
+    for (const DType type : {DType::f16, DType::f32, DType::q8_0}) {
+        attempt({"decode of five", 4, 2, 64, type, many, 5});
+        attempt({"prefill", 9, 3, 64, type, {0}, quick ? 34u : 70u});
+        attempt({"odd head", 3, 3, 40, type, {60, 100}, 18});
+        attempt({"one KV head", 8, 1, 128, type, {126}, 9});
+        attempt({"window", 4, 2, 80, type, {10, 130}, 20, 64});
+        attempt({"small window", 2, 1, 16, type, {0, 63}, 12, 3});
+        attempt({"large scores", 4, 4, 64, type, {250, 5}, 16, 0, 100});
+        attempt({"soft cap", 4, 2, 64, type, many, 5, 0, 1, 1.5f});
+        attempt({"capped large scores", 4, 1, 32, type, {62, 5}, 12, 0, 100, 20});
+        attempt({"sinks", 14, 2, 64, type, {0, 61}, 10, 0, 1, 0, true});
+        attempt({"sinks, window over a page's end", 7, 1, 24, type, {60, 125}, 12, 9, 1, 0, true});
+        attempt({"all of them", 14, 7, 40, type, {0, 130}, 18, 65, 3, 4, true});
+        // Several segments of 512 positions.
+        attempt({"deep", 4, 2, 32, type, {1100, 511}, 9, 0, 3});
         if (quick) continue;
-        try_attention(trial, {"own position only", 7, 7, 32, type, {0, 63}, 10, 1, 1, 0, true});
-        try_attention(trial, {"a page", 4, 2, 64, type, {60, 200}, 40, 64, 1, 50});
-        try_attention(trial, {"wide head", 4, 1, 256, type, {0, 120}, 20, 32, 1, 30});
-        try_attention(trial, {"large scores and sinks", 14, 2, 64, type, {250, 5}, 16, 0, 100, 0, true});
-        try_attention(trial, {"tiny head", 6, 2, 5, type, many, 40});
-        try_attention(trial, {"late prefill", 4, 2, 128, type, {231}, 69});
-        try_attention(trial, {"interleaved", 3, 1, 80, type, {0, 57, 128}, 66, 100});
+        attempt({"deep prefill", 2, 1, 64, type, {990}, 66, 0, 10});
+        attempt({"deep sinks", 8, 4, 32, type, {1020, 1530}, 20, 0, 3, 0, true});
+        attempt({"deep window", 4, 4, 40, type, {1533, 1000}, 20, 515, 3, 5});
+        attempt({"own position only", 7, 7, 32, type, {0, 63}, 10, 1, 1, 0, true});
+        attempt({"a page", 4, 2, 64, type, {60, 200}, 40, 64, 1, 50});
+        attempt({"wide head", 4, 1, 256, type, {0, 120}, 20, 32, 1, 30});
+        attempt({"large scores and sinks", 14, 2, 64, type, {250, 5}, 16, 0, 100, 0, true});
+        attempt({"tiny head", 6, 2, 5, type, many, 40});
+        attempt({"late prefill", 4, 2, 128, type, {231}, 69});
+        attempt({"interleaved", 3, 1, 80, type, {0, 57, 128}, 66, 100});
     }
 }
 

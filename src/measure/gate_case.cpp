@@ -173,22 +173,22 @@ struct Trial::Attempt {
 
     void check_state(const ExpectedState &e, size_t output) {
         const State &s = p.program.state(e.id);
-        const size_t stride = row_bytes(s.type, s.cols), tokens = p.tokens.size();
+        const size_t stride = row_bytes(s.type, s.cols), w = width(s.type, s.cols), tokens = p.tokens.size();
         const auto bytes = engine.read_state(e.id);
         const std::vector<std::byte> &before = states.at(e.id);
-        Reals got(tokens * s.cols);
+        Reals got(tokens * w);
         for (size_t r = 0; r < e.writer.size(); r++) {
             const auto row_of_state = std::span(bytes).subspan(r * stride, stride);
             if (e.writer[r] >= 0 && static_cast<uint32_t>(e.writer[r]) < m) {
                 const Reals numbers = unpack(s.type, s.cols, 1, row_of_state);
-                std::copy(numbers.begin(), numbers.end(), &got[static_cast<size_t>(e.writer[r]) * s.cols]);
+                std::copy(numbers.begin(), numbers.end(), &got[static_cast<size_t>(e.writer[r]) * w]);
             } else if (!std::equal(row_of_state.begin(), row_of_state.end(), &before[r * stride])) {
                 bad("slot {} of {} is changed, which no token writes", r, s.name);
             }
         }
-        for (size_t i = 0; i < m * s.cols && !e.want.empty(); i++)
-            check_number(got[i], e.want[i], e.bound ? e.bound(kernel.order, i) : 0, s.name, i / s.cols, i % s.cols);
-        for (size_t r = 0; r < m && !e.want.empty(); r++) check_order(output, tokens, s.cols, got, r, s.name);
+        for (size_t i = 0; i < m * w && !e.want.empty(); i++)
+            check_number(got[i], e.want[i], e.bound ? e.bound(kernel.order, i) : 0, s.name, i / w, i % w);
+        for (size_t r = 0; r < m && !e.want.empty(); r++) check_order(output, tokens, w, got, r, s.name);
     }
 
     void check_inputs() {
@@ -257,7 +257,7 @@ void Trial::run(Problem &p) {
     std::map<StateId, std::vector<std::byte>> states;
     for (const Operand &o : p.states) {
         const State &s = p.program.state(o.id);
-        states[o.id] = pack(s.type, s.cols, o.numbers.size() / s.cols, o.numbers);
+        states[o.id] = pack(s.type, s.cols, o.numbers.size() / width(s.type, s.cols), o.numbers);
     }
     const FormatSet formats = MatrixFormats(p.program).set;
     for (const Todo &t : todo) {

@@ -22,7 +22,7 @@ struct Token {
     bool wanted = true;
 };
 
-// Numbers of a value, (rows of the largest step, width), or of a state, (slots, cols).
+// Numbers of a value, (rows of the largest step, width), or of a state, (slots, width).
 struct Operand {
     int32_t id;  // ValueId or StateId
     Reals numbers;
@@ -40,7 +40,7 @@ struct Expected {
 // larger steps, what it had (Problem::states).
 struct ExpectedState {
     StateId id = kNone;
-    Reals want;                   // (tokens, cols)
+    Reals want;                   // (tokens, width)
     std::vector<int32_t> writer;  // (slots)
     std::function<double(Order, size_t i)> bound;
 };

@@ -171,7 +171,10 @@ DecodedWeight decode(const Weight &w) {
     return d;
 }
 
-size_t width(DType type, uint32_t cols) { return type == DType::q8 ? cols + cols / 32 + cols / 16 : cols; }
+size_t width(DType type, uint32_t cols) {
+    if (type == DType::q8_0) return cols + cols / 32;
+    return type == DType::q8 ? cols + cols / 32 + cols / 16 : cols;
+}
 
 namespace {
 
@@ -202,6 +205,15 @@ void each_q8(size_t rows, size_t cols, F &&use) {
     }
 }
 
+// Calls use(byte in the row, index in the row's numbers, whether it is a scale) for every number of a row of q8_0.
+template <class F>
+void each_q8_0(size_t cols, F &&use) {
+    for (size_t b = 0; b < cols / 32; b++) {
+        use(b * 34, cols + b, true);
+        for (size_t j = 0; j < 32; j++) use(b * 34 + 2 + j, b * 32 + j, false);
+    }
+}
+
 }  // namespace
 
 Reals unpack(DType type, uint32_t cols, size_t rows, std::span<const std::byte> bytes) {
@@ -211,6 +223,16 @@ Reals unpack(DType type, uint32_t cols, size_t rows, std::span<const std::byte> 
         each_q8(rows, cols, [&](int plane, size_t i, size_t at) {
             x[at] = plane == 0 ? get<int8_t>(bytes, i) : plane == 1 ? get<float>(scales, i) : get<int16_t>(sums, i);
         });
+        return x;
+    }
+    if (type == DType::q8_0) {
+        for (size_t r = 0; r < rows; r++) {
+            const auto row = bytes.subspan(r * row_bytes(type, cols), row_bytes(type, cols));
+            double *numbers = &x[r * width(type, cols)];
+            each_q8_0(cols, [&](size_t byte, size_t at, bool scale) {
+                numbers[at] = scale ? from_f16(get<uint16_t>(row, byte / 2)) : get<int8_t>(row, byte);
+            });
+        }
         return x;
     }
     for (size_t i = 0; i < x.size(); i++)
@@ -231,6 +253,19 @@ std::vector<std::byte> pack(DType type, uint32_t cols, size_t rows, RealSpan x) 
             if (plane == 1) put<float>(scales, i, x[at]);
             if (plane == 2) put<int16_t>(sums, i, x[at]);
         });
+        return bytes;
+    }
+    if (type == DType::q8_0) {
+        for (size_t r = 0; r < rows; r++) {
+            const auto row = all.subspan(r * row_bytes(type, cols), row_bytes(type, cols));
+            const double *numbers = &x[r * width(type, cols)];
+            each_q8_0(cols, [&](size_t byte, size_t at, bool scale) {
+                if (scale)
+                    put<uint16_t>(row, byte / 2, to_f16(numbers[at]));
+                else
+                    put<int8_t>(row, byte, numbers[at]);
+            });
+        }
         return bytes;
     }
     for (size_t i = 0; i < rows * cols; i++) {

@@ -1,5 +1,5 @@
 // Operands for the gate: random activations of several characters, random weights of any format at the scale of a real
-// model, and the gate's own statement of f16 and q8. Nothing is shared with a backend.
+// model, and the gate's own statement of f16, q8 and q8_0. Nothing is shared with a backend.
 #pragma once
 
 #include <cstddef>
@@ -78,7 +78,8 @@ struct DecodedWeight {
 };
 DecodedWeight decode(const Weight &weight);
 
-// Numbers in one row of a value: cols, but q8 rows hold codes, then scales, then sums.
+// Numbers in one row of a value or state: cols, but q8 rows hold codes, then scales, then sums, and q8_0 rows codes,
+// then scales.
 size_t width(DType type, uint32_t cols);
 // (rows, width) from and to the bytes of a value or state.
 Reals unpack(DType type, uint32_t cols, size_t rows, std::span<const std::byte> bytes);

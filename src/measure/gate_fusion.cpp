@@ -89,29 +89,30 @@ void build_add_rmsnorm(Example &e, Format, uint32_t variant) {
     e.outputs = {sum, out};
 }
 
-// Variants turn halves and adjacent pairs.
+// Variants turn halves and adjacent pairs, and write f16 and q8_0.
 void build_qk_norm_rope(Example &e, Format, uint32_t variant) {
-    constexpr uint32_t kHead = 40, kQ = 3 * kHead, kKv = kHead;
+    const DType type = variant < 2 ? DType::f16 : DType::q8_0;
+    const uint32_t head = type == DType::f16 ? 40 : 64, q_cols = 3 * head;
     for (const bool norms : {true, false}) {
-        const ValueId v = e.input("v", kKv), table = e.value("table", 32);
+        const ValueId v = e.input("v", head), table = e.value("table", 32);
         e.add(RopeTable{table, std::vector<double>(16, 0.1), 1.2});
         auto turned = [&](const char *name, uint32_t cols) {
             ValueId x = e.input(name, cols);
             if (norms) {
                 const ValueId normed = e.value("normed", cols);
-                e.add(RmsNorm{x, normed, e.weight(Format::F32, 1, kHead), kHead, 1e-6f});
+                e.add(RmsNorm{x, normed, e.weight(Format::F32, 1, head), head, 1e-6f});
                 x = normed;
             }
             const ValueId out = e.value("turned", cols);
-            e.add(Rope{x, out, table, kHead, variant == 0 ? RopePairs::halves : RopePairs::adjacent});
+            e.add(Rope{x, out, table, head, variant % 2 == 0 ? RopePairs::halves : RopePairs::adjacent});
             return out;
         };
-        const ValueId q = turned("q", kQ), k = turned("k", kKv);
-        const StateId ks = e.program.add_state({"ks", State::Per::token, kKv, DType::f16, 0});
-        const StateId vs = e.program.add_state({"vs", State::Per::token, kKv, DType::f16, 0});
+        const ValueId q = turned("q", q_cols), k = turned("k", head);
+        const StateId ks = e.program.add_state({"ks", State::Per::token, head, type, 0});
+        const StateId vs = e.program.add_state({"vs", State::Per::token, head, type, 0});
         e.add(KvWrite{k, v, ks, vs});
-        const ValueId out = e.value("attended", kQ);
-        e.add(Attention{q, out, ks, vs, 3, 1, kHead, 0.2f, 0});
+        const ValueId out = e.value("attended", q_cols);
+        e.add(Attention{q, out, ks, vs, 3, 1, head, 0.2f, 0});
         e.outputs.push_back(q), e.outputs.push_back(out);
     }
 }
@@ -135,7 +136,7 @@ constexpr Rule kRules[] = {
     {Lever::qkv, kind<Contract>(), 1, build_qkv},
     {Lever::gate_up, kind<GateUp>(), 3, build_gate_up},
     {Lever::add_rmsnorm, kind<AddRmsNorm>(), 2, build_add_rmsnorm},
-    {Lever::qk_norm_rope, kind<QkNormRope>(), 2, build_qk_norm_rope},
+    {Lever::qk_norm_rope, kind<QkNormRope>(), 4, build_qk_norm_rope},
     {Lever::moe_route, kind<MoeRoute>(), 1, build_moe_route},
 };
 
@@ -174,7 +175,8 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     ran.elements = size_t{m} * e.program.value(output).per_row * e.program.value(output).cols;
     for (size_t s = 0; s < e.program.states.size(); s++) {
         const auto state = engine.read_state(static_cast<StateId>(s));
-        ran.elements += state.size() / bytes_per_element(e.program.states[s].type);
+        const State &of = e.program.states[s];
+        ran.elements += state.size() / row_bytes(of.type, of.cols) * of.cols;
         ran.bytes.insert(ran.bytes.end(), state.begin(), state.end());
     }
     return ran;

@@ -60,7 +60,7 @@ struct Case {
         for (uint64_t seed = 1; !oracle; seed++) {
             file = std::make_unique<TemporaryModel>(like, quant, pure, seed);
             const gguf::File f = gguf::File::open(file->path());
-            const double e = expected_error(build_program(f), read_hparams(f), true, DType::f16);
+            const double e = expected_error(build_program(f), read_hparams(f), true, DType::q8_0);
             // The first positions decide, and take a fraction of the time.
             if (ModelOracle(name, file->path(), seed, kLeastPositions).decided_positions(e) == kLeastPositions)
                 oracle = std::make_unique<ModelOracle>(name, file->path(), seed);
@@ -91,16 +91,17 @@ bool wanted(const Quant &q, const ModelShape &shape, bool quick) {
 
 double expected_error(const Program &p, const Hparams &h, bool int8, DType kv) {
     constexpr double u = 0x1p-24;
+    const double e_q = 4 / 127.0 / std::sqrt(12.0);
     double squares = 0;
     for (const Node &n : p.nodes) {
         const Contract *c = std::get_if<Contract>(&n.op);
         if (!c) continue;
         const Weight &w = p.weight(c->banks[0].weight);
         const double f32_error = (w.k / 16.0 + 8) * u;
-        const double q_error = int8 && !info(w.format).is_float() ? 4 / 127.0 / std::sqrt(12.0) : 0;
+        const double q_error = int8 && !info(w.format).is_float() ? e_q : 0;
         squares += f32_error * f32_error + q_error * q_error;
     }
-    const double kv_error = kv == DType::f16 ? 0x1p-11 / std::sqrt(3.0) : 0;
+    const double kv_error = kv == DType::q8_0 ? e_q : kv == DType::f16 ? 0x1p-11 / std::sqrt(3.0) : 0;
     squares += h.n_layers * (2 * kv_error * kv_error + std::pow(64 * u, 2));
     return 2 * std::sqrt(squares);
 }
@@ -173,6 +174,8 @@ GateReport gate_models(const GateOptions &options, unsigned threads) {
             add(on, DType::f16, 512);
             add(on, DType::f32, 1);
             add(on.without(Lever::int8_dot), DType::f32, 512);
+            add(on, DType::q8_0, 512);
+            add(on.without(Lever::int8_dot), DType::q8_0, 7);
             add(LeverSet::none(), DType::f32, 7);
             // Every lever off by itself, on one quantisation.
             if (q.name == "Q4_K_M")

@@ -8,7 +8,7 @@
 //   f32 activations: each contraction adds at most (k/16 + 8) roundings of u = 2^-24 in a row;
 //   int8 activations: each input has an error of scale * sqrt(1/12) per element, scale = max/127 of a block of 32. A
 //     normal block's maximum is 2.1 of its rms on average, 4 at most in practice: e_q = 4 / 127 / sqrt(12) = 0.9%;
-//   KV in f16: 2^-11 / sqrt(3) for each of k and v.
+//   KV in f16: 2^-11 / sqrt(3) for each of k and v; in q8_0: e_q for each, as the blocks are of the same kind.
 // Independent errors add as squares. Synthetic models are made so that a relative error passes the layers unamplified,
 // up to the softmaxes, which the factor 2 pays for.
 //

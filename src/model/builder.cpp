@@ -55,7 +55,11 @@ Weight whole_weight(const gguf::File &file, const gguf::Tensor &t) {
 
 Builder::Builder(const gguf::File &file, const Hparams &hparams, const ModelOptions &options)
     : h(hparams), file_(file), options_(options) {
-    RIDGE_ASSERT(options.kv_type == DType::f16 || options.kv_type == DType::f32);
+    RIDGE_ASSERT(is_kv_type(options.kv_type));
+    if (options.kv_type == DType::q8_0 && h.head_dim % 32 != 0)
+        fail(ErrorKind::usage,
+             "{}: keys and values in q8_0 are stored in blocks of 32, which heads of {} do not fill; use --kv f16",
+             path_of(file), h.head_dim);
     p_.n_layers = h.n_layers;
 }
 

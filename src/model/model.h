@@ -69,7 +69,7 @@ struct Hparams {
 };
 
 struct ModelOptions {
-    DType kv_type = DType::f16;  // f16 or f32
+    DType kv_type = DType::f16;  // f32, f16, or q8_0 where head_dim is a multiple of 32
 };
 
 class Builder;
@@ -113,7 +113,8 @@ const Architecture &architecture_of(const gguf::File &file);
 Hparams read_hparams(const gguf::File &file);
 
 // The forward pass, unfused, all on device 0. Weights point into the file's mapping. Throws Error{file} naming a tensor
-// that is missing, misshapen or in a format that cannot be, with what was expected and found.
+// that is missing, misshapen or in a format that cannot be, with what was expected and found, Error{usage} for a
+// kv_type that does not fit the heads.
 Program build_program(const gguf::File &file, const ModelOptions &options = {});
 
 // Names of the file's tensors that `program`, built from it, does not read; in file order.

@@ -9,12 +9,17 @@ namespace ridge::bound {
 double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
 
 double depth(Order order, size_t terms) {
-    if (order == Order::f32_lanes16) return std::ceil(static_cast<double>(terms) / 16) + 4;
+    if (order == Order::f32_lanes16 || order == Order::bf16_pairs16) return std::ceil(static_cast<double>(terms) / 16) + 4;
     return static_cast<double>(terms);
 }
 
 double contract_f32(Order order, size_t k, double magnitude, bool bias) {
     return gamma(depth(order, k) + bias) * magnitude + static_cast<double>(k + 1) * kTiny;
+}
+
+double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias) {
+    constexpr double kRounded = 0x1p-8;
+    return (kRounded + (1 + kRounded) * gamma(depth(order, k) + bias)) * magnitude + factors * 0x1p-126;
 }
 
 double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias) {
@@ -49,15 +54,16 @@ double softmax(Order order, size_t n, double want, double distance, double sprea
 double softcap(double cap) { return gamma(9) * cap + kTiny; }
 
 double attention(Order order, const AttentionCase &c, double want) {
-    const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2;
+    const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
     const Order dot = order == Order::softmax_blocks64 ? Order::f32_lanes16 : order;
     double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score, score = c.score;
     if (c.softcap > 0) score_error += softcap(c.softcap), score = std::min(score, c.softcap);
     if (std::isfinite(c.sink)) score = std::max(score, std::min(std::fabs(c.sink), score + kExpVanishes));
     const double exponent = score_error + kU * (2 * score + 2 * score_error) + (kExp + kU) * (blocks + 1);
-    const double relative = std::expm1(exponent) * (1 + gamma(n + blocks)) + gamma(n + blocks);
+    const double roundings = gamma(n + blocks + 2 * segments);
+    const double relative = std::expm1(exponent) * (1 + roundings) + roundings;
     const double underflow = (n * (blocks + 1) * c.largest_v + 1) * 8 * kTiny;
-    return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 2 * kU * std::fabs(want) + underflow;
+    return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 3 * kU * std::fabs(want) + underflow;
 }
 
 namespace {

@@ -33,6 +33,10 @@ double depth(Order order, size_t terms);
 // sum_j w_j x_j, w exact in f32. magnitude = sum |w_j x_j|, of a bias too; a bias costs one rounding more.
 double contract_f32(Order order, size_t k, double magnitude, bool bias);
 
+// The same with x rounded to bf16, and w_j, x_j and intermediate sums taken for 0 where they are subnormal: factors =
+// sum |w_j| + |x_j| + 1.
+double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias);
+
 // sum over groups of w_scale * x_scale * integer and w_bias * (x_scale * total), the integers exact: |integer| <= 32 *
 // 128 * 127 < 2^24.
 //   int8_sequential  rounds a product of two factors and then once per term: terms + 1 (two groups of 16 are joined by
@@ -79,7 +83,8 @@ struct AttentionCase {
 };
 // Each score is off by at most e = gamma(dot + 2) * score, so its exponential by e^e, and the distances to the running
 // maximum, which telescope over the blocks, by u * 2 * score in all. Every block of 64 costs an exp and two products
-// (rescaling); numerator and denominator are sums over the visible positions; at the end one division.
+// (rescaling), every segment of 512 that is joined to the others as much; numerator and denominator are sums over the
+// visible positions; at the end a division, or a reciprocal and two products.
 // A soft cap shrinks errors (its slope is at most 1), adds softcap() of its own, and holds scores within +-softcap.
 // A sink is one more term of the denominator, the first. It is exact, but distances may reach to it; where it lies more
 // than kExpVanishes from every score, exp is 0 on one side and it adds no more.

@@ -127,10 +127,16 @@ struct Rope {
 };
 
 // Stores row i of k and v at the slot of token i (step buffer: sequence, position, page table).
+//
+// What is stored has the same bits in every kernel row. f16: to nearest, ties to even. q8_0, for 32 values at a time:
+//   scale = max|x| / 127 rounded to f16, code = round-half-even(x * (1 / scale)) held to -127 .. 127
+// with quotient, reciprocal and product rounded to f32. Where the scale rounds to 0 all codes are 0. A block that holds
+// an infinity or a NaN, or values whose scale is beyond f16 (max|x| >= 127 * 65520), has the scale NaN 0x7e00 and codes
+// 0, so that whatever it takes part in becomes NaN.
 struct KvWrite {
     static constexpr std::string_view kName = "kv_write";
     ValueId k = kNone, v = kNone;              // (m, kv_heads * head_dim) f32
-    StateId k_state = kNone, v_state = kNone;  // (slots, kv_heads * head_dim) f16 or f32
+    StateId k_state = kNone, v_state = kNone;  // (slots, kv_heads * head_dim) f32, f16 or q8_0
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.k), v.in(s.v), v.state(s.k_state), v.state(s.v_state);

@@ -15,6 +15,11 @@ enum class Order : uint8_t {
     // l+8 are added, then l and l+4, l+2, l+1. Missing elements count as +0.
     f32_lanes16,
 
+    // Of bf16 weights and activations rounded to bf16 (nearest, ties to even): lane l = 0..15 takes columns 32 j + 2 l + 1
+    // and 32 j + 2 l for j ascending, each product added with one rounding, subnormal operands and results taken for 0
+    // (vdpbf16ps); then lanes as above.
+    bf16_pairs16,
+
     // int8 dots: for blocks of 32 of k ascending, from one f32 accumulator that starts at +0; dots and totals (sums of
     // the activations' codes) are exact integers.
     //   one group of 32:    acc = fma(w_scale * x_scale, float(dot), acc)
@@ -22,8 +27,16 @@ enum class Order : uint8_t {
     //   and with a bias, for each group: acc = fma(w_bias, x_scale * float(total), acc)
     int8_sequential,
 
-    // Softmax over the KV: blocks of 64 positions ascending; inside a block lanes as in f32_lanes16 for q.k; running
-    // maximum, sum and output rescaled once per block.
+    // Softmax over the KV of one token and head: blocks of 64 positions, and segments of 8 blocks, aligned to multiples of
+    // their size. A segment starts from m = -inf, o = 0 and l = 0 in each of 16 lanes; its blocks follow ascending:
+    //   d_j = q . k_j in f32_lanes16; M = max(m, scale * max d); p_j = exp(fma(d_j, scale, -M)); c = exp(m - M)
+    //   l = fma(l, c, sum of p) in lane j mod 16, that sum from +0 with j ascending
+    //   o = o * c, then o = fma(p_j, v_j, o) with j ascending; m = M
+    // where, with a soft cap, d_j is the capped score and scale 1. The first segment that the token sees is the total; each
+    // later one (m', l', o') joins it, ascending:
+    //   M = max(m, m'); c = exp(m - M); c' = exp(m' - M); l = fma(l', c', l * c); o = fma(o', c', o * c); m = M
+    // At the end the lanes of l are added as in f32_lanes16. A sink s joins: M = max(m, s); c = exp(m - M); l = l * c +
+    // exp(s - M); without one c = 1. out = o * (c * (1 / l)).
     softmax_blocks64,
 };
 

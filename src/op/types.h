@@ -19,7 +19,9 @@ constexpr int32_t kNone = -1;
 // Element type of an activation buffer.
 //   q8: what `quantize` makes of an f32 vector: blocks of 32 int8 codes with one f32 scale and two sums of 16 codes.
 //       x = scale * code, |code| <= 127; the sums serve the biases of every weight format. Layout: Q8View.
-enum class DType : uint8_t { f32, f16, i32, q8 };
+//   q8_0: of state only. Rows are blocks as Format::Q8_0 has them (Q8Block), x = scale * code. KvWrite in op.h says
+//       what a write makes of f32 values.
+enum class DType : uint8_t { f32, f16, i32, q8, q8_0 };
 std::string_view name(DType t);
 
 // Rows of a value as a multiple of what a step brings.
@@ -45,6 +47,9 @@ struct Weight {
     size_t bytes() const { return row_bytes(format, k) * n * experts; }
 };
 
+// Element types of keys and values.
+constexpr bool is_kv_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::q8_0; }
+
 // What a model remembers between steps. Per token: one row of `cols` for each position of each sequence, in pages.
 struct State {
     enum class Per : uint8_t { token, sequence };
@@ -55,8 +60,16 @@ struct State {
     DeviceId device = 0;
 };
 
-size_t bytes_per_element(DType t);  // q8 has none: use row_bytes(DType, cols)
-// Bytes of one row. q8 rows are laid out by planes over the whole buffer, so this is the sum of its planes.
+// 32 values of q8_0 in 34 bytes, aligned to 2.
+struct Q8Block {
+    uint16_t scale;  // f16
+    int8_t codes[32];
+};
+static_assert(sizeof(Q8Block) == 34);
+
+size_t bytes_per_element(DType t);  // q8 and q8_0 have none: use row_bytes(DType, cols)
+// Bytes of one row. q8 rows are laid out by planes over the whole buffer, so this is the sum of its planes. cols is a
+// multiple of 32 for q8 and q8_0.
 size_t row_bytes(DType t, uint32_t cols);
 
 // Activations as `quantize` leaves them for m rows of k columns (k a multiple of 32):

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +23,15 @@ struct OpenOptions {
     std::string pre_tokenizer;     // overrides tokenizer.ggml.pre
     std::string tokenizer_family;  // overrides tokenizer.ggml.model
     bool tokenizer = true;         // false: weights only, for benches on synthetic files
+    // Weights are read into such pages from the moment at which the file is known to be good, while the rest is made
+    // ready; wait_for_weights() waits for them. Not where they are larger than the free memory.
+    std::optional<gguf::Pages> prefetch;
 };
 
 class Model {
   public:
-    // Throws Error{file} for a malformed file, Error{unsupported} for an architecture or tokenizer that is not known.
+    // Throws Error{file} for a malformed file, Error{unsupported} for an architecture or tokenizer that is not known,
+    // Error{usage} for a kv_type that does not fit the model.
     static std::unique_ptr<Model> open(const std::filesystem::path &path, const OpenOptions &options);
 
     const gguf::File &file() const { return file_; }
@@ -37,14 +43,19 @@ class Model {
 
     std::unique_ptr<Session> session(const SessionOptions &options);
 
+    // See OpenOptions::prefetch and gguf::Prefetch::wait. True where nothing is awaited.
+    bool wait_for_weights(const std::function<bool(uint64_t done, uint64_t total)> &progress);
+
   private:
     explicit Model(gguf::File file) : file_(std::move(file)) {}
+    void start_prefetch(gguf::Pages pages);
     gguf::File file_;
     Hparams hparams_;
     Program program_;
     std::unique_ptr<text::Tokenizer> tokenizer_;
     std::vector<std::unique_ptr<Backend>> devices_;
     WeightStore weights_;
+    std::optional<gguf::Prefetch> prefetch_;
 };
 
 }  // namespace ridge

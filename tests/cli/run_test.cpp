@@ -107,6 +107,10 @@ std::vector<Refusal> refusals() {
         {"NoBatch", tiny_with({"-b", "0"}), 2, {"--batch"}},
         {"NoTokens", tiny_with({"-n", "0"}), 2, {"--tokens"}},
         {"KvType", tiny_with({"--kv", "q8"}), 2, {"--kv"}},
+        {"KvOfOddHeads",
+         {"run", "-m", RIDGE_TEST_DATA "/arch/llama.gguf", "-p", "hi", "--kv", "q8_0"},
+         2,
+         {"q8_0", "heads of 16", "use --kv f16"}},
         {"RawWithSystem", tiny_with({"--raw", "--system", "x"}), 2, {"--system"}},
         {"SpecialWithoutRaw", tiny_with({"--special"}), 2, {"--raw"}},
         {"EmptyStop", tiny_with({"--stop", ""}), 2, {"stop"}},
@@ -235,6 +239,18 @@ TEST(Run, SeedsRepeatAndAreRandomOtherwise) {
     const Result drawn = with({});
     const nlohmann::json j = nlohmann::json::parse(drawn.out);
     EXPECT_EQ(tokens_of(with({"--seed", std::to_string(j.at("seed").get<uint64_t>())})), tokens_of(drawn));
+}
+
+TEST(Run, KeysAndValuesOfEachType) {
+    const auto with = [](const char *type, const char *batch) {
+        return ridge(run_tiny({"-p", "hello", "-n", "24", "--seed", "7", "--temp", "5", "--top-k", "0", "--min-p", "0",
+                               "--ignore-end", "--json", "--kv", type, "-b", batch}));
+    };
+    for (const char *type : {"f16", "f32", "q8_0"}) {
+        const std::vector<int> tokens = tokens_of(with(type, "512"));
+        EXPECT_EQ(tokens.size(), 24U) << type;
+        EXPECT_EQ(tokens_of(with(type, "1")), tokens) << type;
+    }
 }
 
 TEST(Run, FiguresGoToStderrAndQuietLeavesThemOut) {

@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/kv_q8_0.h"
 #include "backend/cpu/math.h"
 
 namespace ridge::testing_cpu {
@@ -73,9 +74,10 @@ class Bench {
         return program.add_weight(w);
     }
     StateId state(uint32_t cols, DType type, uint32_t pages, const std::vector<float> &data = {}) {
-        const size_t count = size_t{pages} * kPageTokens * cols;
-        auto bytes =
-            buffer(type == DType::f16 ? (count + 1) / 2 : count, type == DType::f16 ? std::vector<float>{} : data);
+        const size_t floats = size_t{pages} * kPageTokens * row_bytes(type, cols) / sizeof(float);
+        auto bytes = buffer(floats, type == DType::f32 ? data : std::vector<float>{});
+        if (type == DType::q8_0 && !data.empty())
+            cpu::write_q8_0(data.data(), data.size(), reinterpret_cast<Q8Block *>(bytes->data()));
         if (type == DType::f16)
             for (size_t i = 0; i < data.size(); i++) {
                 const uint16_t h = cpu::f32_to_f16(data[i]);
@@ -86,10 +88,17 @@ class Bench {
         return program.add_state({"s", State::Per::token, cols, type, 0});
     }
 
-    // All tiles of the row on the operation, in a shuffled order, with scratch full of NaN patterns.
-    void run(const Kernel &k, const Op &op) {
+    // All tiles of the row on the operation, in a shuffled order, with scratch full of NaN patterns. `workers` > 0: as
+    // that many would share them, with memory for what they share.
+    void run(const Kernel &k, const Op &op, uint32_t workers = 0) {
         bindings.limits = limits_;
-        const LaunchView view{program, op, bindings, step.view()};
+        Bytes shared;
+        if (workers > 0 && k.tile.shared_bytes) shared.assign(k.tile.shared_bytes(program, op, limits_) + 64, std::byte{});
+        if (shared.size() > 64) std::fill(shared.begin() + Tile::kSharedZero + 64, shared.end(), std::byte{0xff});
+        const auto aligned = (reinterpret_cast<uintptr_t>(shared.data()) + 63) / 64 * 64;
+        LaunchView view{program, op, bindings, step.view()};
+        if (shared.size() > 64) view.shared = reinterpret_cast<std::byte *>(aligned);
+        if (workers > 0) view.workers = workers;
         std::vector<uint32_t> tiles(k.tile.count(view));
         for (uint32_t t = 0; t < tiles.size(); t++) tiles[t] = t;
         std::shuffle(tiles.begin(), tiles.end(), std::mt19937(7));
@@ -100,6 +109,8 @@ class Bench {
             std::memset(scratch.get(), 0xff, k.tile.scratch_bytes);
             k.tile.run(view, t, scratch.get());
         }
+        const Bytes zeros(view.shared ? Tile::kSharedZero : 0);
+        ASSERT_TRUE(std::equal(zeros.begin(), zeros.end(), view.shared)) << k.name << " leaves its counters changed";
     }
 
     float *data(ValueId v) { return reinterpret_cast<float *>(values_[static_cast<size_t>(v)]->data()); }

@@ -37,6 +37,7 @@ TEST(Rows, LeversAndRanksFollowTheInstructionSet) {
             baselines += k.lever == Lever::none ? 1 : 0;
             EXPECT_EQ(k.lever, k.needs == cpu::kAvx512 ? Lever::avx512
                                : k.needs == cpu::kAvx2 ? Lever::avx2
+                               : k.needs == cpu::kNeon ? Lever::neon
                                                        : Lever::none)
                 << k.name;
             for (const Kernel &other : cpu_kernels())

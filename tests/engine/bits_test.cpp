@@ -17,7 +17,7 @@ constexpr const char *kModels[] = {"tiny-llama",  "tiny-qwen2",  "tiny-qwen3", "
 
 class Bits : public testing::TestWithParam<const char *> {
   protected:
-    const TinyModel &model = tiny_model(GetParam());
+    const TinyModel *model = &tiny_model(GetParam());
     WeightStore weights;
     std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = 2});
     std::vector<int32_t> tokens = some_tokens(kTokens);
@@ -25,7 +25,7 @@ class Bits : public testing::TestWithParam<const char *> {
     // Of every token of `text`, `batch` tokens a step.
     std::vector<float> logits(Backend &device, uint32_t batch, LeverSet levers, const std::vector<int32_t> &text) {
         const EngineOptions options{.limits = {.tokens = batch, .outputs = batch, .pages = 2}, .pages = 2};
-        Engine engine(fuse(model.program, levers), {&device}, weights, options);
+        Engine engine(fuse(model->program, levers), {&device}, weights, options);
         StepBuffer step(options.limits);
         for (uint32_t i = 0; i < 2; i++) step.set_page(0, i, i);
         std::vector<float> all;
@@ -104,8 +104,22 @@ TEST_P(Bits, FusionsAndInstructionSetsChangeNothing) {
     EXPECT_LT(std::sqrt(error / power), 0.2);
 }
 
+TEST_P(Bits, WithKeysAndValuesInQ80Too) {
+    const std::vector<float> in_f16 = logits(*cpu, 128);
+    model = &tiny_model(GetParam(), DType::q8_0);
+    const std::vector<float> expected = logits(*cpu, 128);
+    EXPECT_GT(differing_bits(in_f16, expected), expected.size() / 2);
+    const auto other = make_cpu_backend({.threads = 5});
+    const LeverSet on = LeverSet::defaults();
+    for (LeverSet levers : {on, on.without(Lever::qk_norm_rope), on.without(Lever::avx512),
+                            on.without(Lever::avx512).without(Lever::avx2), LeverSet::none().with(Lever::int8_dot)})
+        for (uint32_t batch : {1U, 7U})
+            EXPECT_EQ(differing_bits(logits(*other, batch, levers), expected), 0U)
+                << batch << " tokens a step, levers " << levers.to_string();
+}
+
 TEST_P(Bits, OrdersAreTheSameInEveryBucket) {
-    const auto session = session_of(model, {cpu.get()}, weights,
+    const auto session = session_of(*model, {cpu.get()}, weights,
                                     {.context = 1024, .batch = 512, .levers = LeverSet::defaults(), .map = {}});
     Engine &e = session->engine();
     const std::vector<uint32_t> buckets = token_buckets(e.devices(), 512);
@@ -119,7 +133,7 @@ TEST_P(Bits, OrdersAreTheSameInEveryBucket) {
 }
 
 TEST_P(Bits, TruncateAndReplay) {
-    const auto session = session_of(model, {cpu.get()}, weights,
+    const auto session = session_of(*model, {cpu.get()}, weights,
                                     {.context = 128, .batch = 32, .levers = LeverSet::defaults(), .map = {}});
     const std::vector<float> expected = all_logits(*session, tokens);
     const size_t vocab = expected.size() / kTokens;
@@ -139,7 +153,7 @@ TEST_P(Bits, SequencesDoNotMeet) {
     const std::vector<int32_t> texts[2] = {tokens, some_tokens(kTokens, 99)};
     const std::vector<float> expected[2] = {logits(*cpu, 128), logits(*cpu, 128, LeverSet::defaults(), texts[1])};
     EngineOptions options{.limits = {.tokens = 20, .outputs = 20, .sequences = 2, .pages = 2}, .pages = 4};
-    Engine engine(fuse(model.program, LeverSet::defaults()), {cpu.get()}, weights, options);
+    Engine engine(fuse(model->program, LeverSet::defaults()), {cpu.get()}, weights, options);
     StepBuffer step(options.limits);
     const uint32_t pages[2][2] = {{3, 1}, {0, 2}};
     for (uint32_t s = 0; s < 2; s++)
@@ -162,21 +176,30 @@ TEST_P(Bits, SequencesDoNotMeet) {
     }
 }
 
-TEST(Engine, F32StateIsMorePreciseThanF16) {
+TEST(Engine, StateTakesWhatItsTypeNeedsAndIsAsPrecise) {
     WeightStore weights;
     const auto cpu = make_cpu_backend({.threads = 2});
     const std::vector<int32_t> tokens = some_tokens(40);
-    std::vector<float> l[2];
-    size_t bytes[2];
-    for (int i = 0; i < 2; i++) {
-        const TinyModel &m = tiny_model("tiny-qwen3", i == 0 ? DType::f16 : DType::f32);
+    constexpr DType kTypes[] = {DType::f16, DType::f32, DType::q8_0};
+    std::vector<float> l[3];
+    size_t bytes[3];
+    for (int i = 0; i < 3; i++) {
+        const TinyModel &m = tiny_model("tiny-qwen3", kTypes[i]);
         const auto s = session_of(m, {cpu.get()}, weights, {.context = 64, .levers = LeverSet::none(), .map = {}});
         l[i] = all_logits(*s, tokens);
         bytes[i] = s->engine().state_bytes();
     }
     EXPECT_EQ(bytes[1], 2 * bytes[0]);
-    EXPECT_GT(differing_bits(l[0], l[1]), 0U);
-    for (size_t i = 0; i < l[0].size(); i++) ASSERT_NEAR(l[0][i], l[1][i], 0.1);
+    EXPECT_EQ(bytes[2] * 32, bytes[0] * 17);
+    double squares = 0, f16 = 0, q8_0 = 0;
+    for (size_t i = 0; i < l[0].size(); i++) {
+        squares += std::pow(l[1][i], 2);
+        f16 += std::pow(l[0][i] - l[1][i], 2), q8_0 += std::pow(l[2][i] - l[1][i], 2);
+    }
+    EXPECT_GT(f16, 0);
+    EXPECT_LT(std::sqrt(f16 / squares), 0.002);
+    EXPECT_GT(q8_0, f16);
+    EXPECT_LT(std::sqrt(q8_0 / squares), 0.05);
 }
 
 TEST(Engine, NoLogitsWhereNoneAreWanted) {

@@ -19,6 +19,9 @@ Value &value(Program &p, ValueId v) { return p.values[static_cast<size_t>(v)]; }
 TEST(Check, ModelsPass) {
     for (const Shape &s : {llama(), qwen2(), qwen3(), qwen3moe()}) EXPECT_NO_THROW(check(forward(s)));
     EXPECT_NO_THROW(check(Program{}));
+    Program p = forward({.head_dim = 32});
+    for (State &s : p.states) s.type = DType::q8_0;
+    EXPECT_NO_THROW(check(p));
 }
 
 struct Breakage {
@@ -178,11 +181,23 @@ std::vector<Breakage> breakages() {
         {"KvStateType",
          llama(),
          [](Program &p) { p.states[1].type = DType::i32; },
-         {"(kv_write)", "0.v is not f16 or f32"}},
+         {"(kv_write)", "0.v is not f32, f16 or q8_0"}},
+        {"KvStateBlocks",
+         {.kv_heads = 1},
+         [](Program &p) {
+             for (State &s : p.states) s.type = DType::q8_0;
+         },
+         {"(kv_write)", "0.k is q8_0, but not in whole blocks of 32"}},
+        {"KvHeadBlocks",
+         llama(),
+         [](Program &p) {
+             for (State &s : p.states) s.type = DType::q8_0;
+         },
+         {"(attention)", "0.k is q8_0, but heads of 16 are not whole blocks of 32"}},
         {"KvStatePerSequence",
          llama(),
          [](Program &p) { p.states[0].per = State::Per::sequence; },
-         {"(kv_write)", "0.k is not f16 or f32 per token"}},
+         {"(kv_write)", "0.k is not f32, f16 or q8_0 per token"}},
         {"KvRows",
          llama(),
          [](Program &p) {

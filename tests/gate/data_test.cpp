@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "measure/gate_data.h"
+#include "measure/gate_state.h"
 #include "op/bound.h"
 
 namespace ridge::gate {
@@ -59,6 +59,62 @@ TEST(GateData, Q8IsLaidOutAsTheEngineHasIt) {
         for (size_t j = i; j < i + 16; j++) sum += view.codes[j];
         ASSERT_EQ(view.sums[i / 16], sum);
     }
+}
+
+TEST(GateState, Q80IsLaidOutAsTheEngineHasIt) {
+    constexpr size_t kRows = 6;
+    constexpr uint32_t kCols = 96;
+    Random random(3);
+    const Reals x = activations(random, kRows, kCols), numbers = to_state(DType::q8_0, kRows, kCols, x);
+    ASSERT_EQ(numbers.size(), kRows * (kCols + 3));
+    const std::vector<std::byte> bytes = pack(DType::q8_0, kCols, kRows, numbers);
+    ASSERT_EQ(bytes.size(), kRows * 3 * sizeof(Q8Block));
+    EXPECT_EQ(unpack(DType::q8_0, kCols, kRows, bytes), numbers);
+    const auto *blocks = reinterpret_cast<const Q8Block *>(bytes.data());
+    const Reals seen = from_state(DType::q8_0, kRows, kCols, numbers);
+    for (size_t i = 0; i < x.size(); i++) {
+        const double scale = from_f16(blocks[i / 32].scale);
+        ASSERT_EQ(seen[i], scale * blocks[i / 32].codes[i % 32]);
+        ASSERT_LE(std::fabs(x[i] - seen[i]), 0.5001 * scale + 127 * 0x1p-25);
+    }
+    // What was stored is stored again as it is.
+    EXPECT_EQ(to_state(DType::q8_0, kRows, kCols, seen), numbers);
+    Reals spoilt(32, 1.0);
+    spoilt[7] = INFINITY;
+    const Reals nan = to_state(DType::q8_0, 1, 32, spoilt);
+    EXPECT_TRUE(std::isnan(nan[32]));
+    EXPECT_EQ(nan[0], 0);
+}
+
+// Whatever values within the error are stored, the bound holds them; where there is none they are exact.
+TEST(GateState, BoundsHoldWhatValuesWithinTheErrorBecome) {
+    constexpr uint32_t kCols = 64;
+    constexpr size_t kRows = 200;
+    Random random(5);
+    size_t exact = 0;
+    for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+        Reals x = normals(random, kRows * kCols), error(x.size());
+        for (size_t r = 0; r < kRows; r++)
+            for (size_t i = r * kCols; i < (r + 1) * kCols; i++) {
+                x[i] = std::ldexp(x[i], -static_cast<int>(r % 20));
+                error[i] = r % 3 == 0 ? 0 : std::fabs(x[i]) * (r % 3 == 1 ? 1e-6 : 1e-2) + 0x1p-26;
+            }
+        const StoredNumbers s = stored(type, kRows, kCols, x, error);
+        for (int trial = 0; trial < 20; trial++) {
+            Reals near = x;
+            for (size_t i = 0; i < x.size(); i++) {
+                const double share = trial == 0 ? -1 : 2 * random.uniform() - 1;
+                const double v = static_cast<float>(x[i] + error[i] * share);
+                if (std::fabs(v - x[i]) <= error[i]) near[i] = v;
+            }
+            const Reals got = to_state(type, kRows, kCols, near);
+            for (size_t i = 0; i < got.size(); i++) {
+                ASSERT_LE(std::fabs(got[i] - s.want[i]), s.bound[i]) << name(type) << " " << i;
+                exact += trial == 0 && s.bound[i] == 0;
+            }
+        }
+    }
+    EXPECT_GT(exact, 3 * kRows * kCols / 3);
 }
 
 TEST(GateData, EveryCharacterIsThere) {

@@ -1,5 +1,6 @@
 #include "gate/mutant.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
@@ -46,6 +47,16 @@ std::byte *Altered::own_weight(WeightId w) {
     copies_.emplace_back(from, from + program.weight(w).bytes());
     bindings.weights[static_cast<size_t>(w)] = reinterpret_cast<uint64_t>(copies_.back().data());
     return copies_.back().data();
+}
+
+std::span<std::byte> Altered::own_state(StateId s) {
+    const int32_t *table = pages(0);
+    const int32_t last = *std::max_element(table, table + size_t{limits.sequences} * limits.pages);
+    const size_t slots = (static_cast<size_t>(last) + 1) * kPageTokens;
+    const auto *from = view().state<const std::byte>(s);
+    copies_.emplace_back(from, from + slots * row_bytes(program.state(s).type, program.state(s).cols));
+    bindings.states[static_cast<size_t>(s)] = reinterpret_cast<uint64_t>(copies_.back().data());
+    return copies_.back();
 }
 
 MutantBackend::MutantBackend(Backend &inner, const Kernel &row, const Mutant &mutant)

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,13 @@ class Altered {
     size_t rows(ValueId v) const { return view().rows(v); }
     size_t cols(ValueId v) const { return view().cols(v); }
 
-    // A copy of a value or weight that the launch then reads instead.
+    // A copy of a value, weight or state that the launch then reads instead.
     float *own_f32(ValueId v) { return reinterpret_cast<float *>(own(v)); }
     int32_t *own_i32(ValueId v) { return reinterpret_cast<int32_t *>(own(v)); }
     Q8View own_q8(ValueId v) { return Q8View(own(v), rows(v), cols(v)); }
     std::byte *own_weight(WeightId w);
+    // Of a state per token: all pages up to the last one of the page table.
+    std::span<std::byte> own_state(StateId s);
 
     int32_t *token() { return &words[4]; }
     int32_t *position() { return token() + limits.tokens; }

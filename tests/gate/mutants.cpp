@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "gate/mutant.h"
 #include "gate/wrong_rows.h"
@@ -277,6 +278,31 @@ void add_sink_mutants(std::vector<Mutant> &m) {
     });
 }
 
+// Reads of q8_0 that go wrong: `change` gets one row's blocks.
+void add_block_mutants(std::vector<Mutant> &m) {
+    auto add = [&](const char *name, StateId Attention::*which, void (*change)(std::span<Q8Block> row)) {
+        m.push_back({name, kind<Attention>(), [=](Altered &a) {
+                         const StateId s = a.as<Attention>().*which;
+                         const State &state = a.program.state(s);
+                         if (state.type != DType::q8_0) return;
+                         const std::span<std::byte> bytes = a.own_state(s);
+                         const size_t row = row_bytes(state.type, state.cols), blocks = state.cols / 32;
+                         for (size_t at = 0; at < bytes.size(); at += row)
+                             change({reinterpret_cast<Q8Block *>(&bytes[at]), blocks});
+                     }});
+    };
+    const auto previous_scale = [](std::span<Q8Block> row) {
+        for (size_t b = row.size() - 1; b > 0; b--) std::swap(row[b].scale, row[b - 1].scale);
+    };
+    add("takes the previous scale of a key", &Attention::k_state, previous_scale);
+    add("takes the previous scale of a value", &Attention::v_state, previous_scale);
+    add("swaps the halves of a block of keys", &Attention::k_state, [](std::span<Q8Block> row) {
+        for (Q8Block &b : row) std::rotate(b.codes, b.codes + 16, b.codes + 32);
+    });
+    add("has one code of a value wrong", &Attention::v_state,
+        [](std::span<Q8Block> row) { row.back().codes[31] ^= 1; });
+}
+
 void add_state_mutants(std::vector<Mutant> &m) {
     auto add = [&](OpKind op, const char *name, Alter alter) { m.push_back({name, op, std::move(alter)}); };
     add(kind<RopeTable>(), "is a position behind", position_too_low);
@@ -329,6 +355,7 @@ void add_state_mutants(std::vector<Mutant> &m) {
     add(attention, "swaps keys and values",
         [](Altered &a) { std::swap(a.as<Attention>().k_state, a.as<Attention>().v_state); });
     add(attention, "skips the last token", skip_last_token);
+    add_block_mutants(m);
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
+
+#include "measure/gate_data.h"
 
 namespace ridge::test {
 namespace {
@@ -237,6 +240,75 @@ void temperature_for_the_magnitude(const LaunchView &view) {
     });
 }
 
+// ---- kv_write into q8_0, all of it right but for one mistake; other types are written rightly
+
+struct BlockMistake {
+    const char *name;
+    uint16_t (*scale)(float quotient);  // max|x| / 127
+    int (*code)(float x, float quotient, float scale);
+    bool scale_last = false;
+};
+uint16_t right_scale(float quotient) {
+    const uint16_t scale = gate::to_f16(quotient);
+    return scale < 0x7c00 ? scale : 0x7e00;
+}
+int held(float code) { return static_cast<int>(std::clamp(code, -127.0f, 127.0f)); }
+int right_code(float x, float, float scale) { return held(std::nearbyint(x * (1 / scale))); }
+const BlockMistake kBlockMistakes[] = {
+    {"takes the scale before it is rounded", right_scale,
+     [](float x, float quotient, float) { return held(std::nearbyint(x * (1 / quotient))); }},
+    {"rounds codes to nearest, ties away from 0", right_scale,
+     [](float x, float, float scale) { return held(std::round(x * (1 / scale))); }},
+    {"cuts codes off", right_scale, [](float x, float, float scale) { return held(x * (1 / scale)); }},
+    {"lets codes wrap", right_scale,
+     [](float x, float, float scale) { return static_cast<int>(std::nearbyint(x * (1 / scale))); }},
+    {"keeps an infinite scale", [](float quotient) { return gate::to_f16(quotient); }, right_code},
+    {"has scales for codes up to 128", [](float quotient) { return right_scale(quotient * 127 / 128); }, right_code},
+    {"cuts the scale off",
+     [](float quotient) {
+         const uint16_t scale = right_scale(quotient);
+         return static_cast<uint16_t>(scale < 0x7c00 && gate::from_f16(scale) > quotient ? scale - 1 : scale);
+     },
+     right_code},
+    {"writes the scale last", right_scale, right_code, true},
+};
+
+void write_block(const BlockMistake &m, const float *x, std::byte *out) {
+    float most = 0;
+    for (int j = 0; j < 32; j++) most = std::max(most, std::fabs(x[j]));
+    const float quotient = most / 127;
+    const uint16_t bits = m.scale(quotient);
+    const auto scale = static_cast<float>(gate::from_f16(bits));
+    std::memcpy(out + (m.scale_last ? 32 : 0), &bits, sizeof bits);
+    for (int j = 0; j < 32; j++) {
+        const int code = bits > 0 && bits < 0x7c00 ? m.code(x[j], quotient, scale) : 0;
+        out[(m.scale_last ? 0 : 2) + j] = static_cast<std::byte>(code);
+    }
+}
+
+template <size_t mistake>
+void wrong_kv_write(const LaunchView &view) {
+    const auto &op = std::get<KvWrite>(view.op);
+    const auto write = [&](ValueId v, StateId s) {
+        const DType type = view.program.state(s).type;
+        const size_t n = view.cols(v), bytes = row_bytes(type, view.cols(v));
+        for (uint32_t i = 0; i < view.step.tokens(); i++) {
+            const float *x = view.ptr<const float>(v) + i * n;
+            const size_t slot = view.step.slot(static_cast<uint32_t>(view.step.sequence()[i]),
+                                               static_cast<uint32_t>(view.step.position()[i]));
+            std::byte *out = view.state<std::byte>(s) + slot * bytes;
+            if (type == DType::f32) std::memcpy(out, x, bytes);
+            for (size_t j = 0; type == DType::f16 && j < n; j++) {
+                const uint16_t half = gate::to_f16(x[j]);
+                std::memcpy(out + 2 * j, &half, sizeof half);
+            }
+            for (size_t b = 0; type == DType::q8_0 && b < n / 32; b++)
+                write_block(kBlockMistakes[mistake], x + 32 * b, out + sizeof(Q8Block) * b);
+        }
+    };
+    write(op.k, op.k_state), write(op.v, op.v_state);
+}
+
 const WrongRow kRows[] = {
     {kind<Quantize>(), "rounds halves up", quantize_half_up},
     {kind<Softmax>(), "does not subtract the maximum", softmax_without_maximum},
@@ -268,6 +340,10 @@ std::span<const WrongRow> wrong_rows() {
             (rows.push_back({kind<Glu>(), kUnitMistakes[I].name, wrong_unit<I>}), ...);
         }
         (std::make_index_sequence<std::size(kUnitMistakes)>{});
+        [&]<size_t... I>(std::index_sequence<I...>) {
+            (rows.push_back({kind<KvWrite>(), kBlockMistakes[I].name, wrong_kv_write<I>}), ...);
+        }
+        (std::make_index_sequence<std::size(kBlockMistakes)>{});
         return rows;
     }();
     return all;

@@ -218,7 +218,7 @@ TEST(Programs, PartsOfAMatrixPointIntoIt) {
 TEST_P(Architectures, StatesAndLogitsAreDeclared) {
     const ModelShape &s = synthetic_shape(GetParam());
     const TinyModel model({.like = GetParam()});
-    for (DType type : {DType::f16, DType::f32}) {
+    for (DType type : {DType::f16, DType::f32, DType::q8_0}) {
         const Program p = build_program(model.file, {.kv_type = type});
         ASSERT_EQ(p.states.size(), 2 * s.n_layers);
         for (uint32_t layer = 0; layer < s.n_layers; layer++)

@@ -281,6 +281,12 @@ TEST(ModelOpen, TellsWhatIsWrong) {
     EXPECT_EQ(m->devices().size(), 1U);
     EXPECT_EQ(m->program().states[0].type, DType::f32);
     EXPECT_EQ(m->tokenizer().size(), 300);
+    // Heads of 16.
+    const std::string odd = std::string(RIDGE_TEST_DATA) + "/arch/llama.gguf";
+    const std::string told =
+        error_of(ErrorKind::usage, [&] { Model::open(odd, {.kv_type = DType::q8_0, .tokenizer = false}); });
+    for (const char *word : {"llama.gguf", "q8_0", "blocks of 32", "heads of 16", "--kv f16"})
+        EXPECT_NE(told.find(word), std::string::npos) << told;
 }
 
 }  // namespace

@@ -1,260 +1,448 @@
 // Paged attention with an online softmax (Order::softmax_blocks64).
 //
-// For one token and head, positions in blocks of 64 aligned to multiples of 64 (a block is a page), ascending:
-//   s_j = scale * (q . k_j), the dot in Order::f32_lanes16, soft-capped where the operation says so;
-//   M = max(m, max s); p_j = exp(s_j - M); c = exp(m - M)
-//   l = fma(l, c, sum p) with the p of absent positions +0 and lane j mod 16; o = o * c, then o = fma(p_j, v_j, o) for
-//   j ascending; m = M.   At the end out = o / l. At the start m = -inf, l = 0; with a sink m = its score, l = 1.
+// For one token and head, the positions it sees in blocks of 64 aligned to multiples of 64 (a block is a page), and
+// eight blocks, aligned alike, in a segment. A segment starts from m = -inf, l = 0 in each of 16 lanes, o = 0 and takes
+// its blocks ascending:
+//   d_j = q . k_j in Order::f32_lanes16; M = max(m, scale * max d); p_j = exp(fma(d_j, scale, -M)); c = exp(m - M)
+//   with a soft cap d_j is the capped score, and scale 1
+//   l = fma(l, c, sum p) in lane j mod 16, the sum from +0 with j ascending; o = o * c, then o = fma(p_j, v_j, o) for j
+//   ascending; m = M
+// The first segment is the total; each later one, ascending, joins it:
+//   M = max(m, m'); c = exp(m - M), c' = exp(m' - M); l = fma(l', c', l * c), o = fma(o', c', o * c); m = M
+// Then the lanes of l are added (Order::f32_lanes16), a sink s joins: M = max(m, s), l = l * exp(m - M) + exp(s - M),
+// and out = o * (exp(m - M) * (1 / l)).
 // Every (token, head) takes exactly these steps, whichever tile it is in and whatever shares the tile, so the bits do
-// not depend on how a step is cut or batched.
+// not depend on how a step is cut, batched or spread over workers.
 //
-// A tile is one KV head and a run of tokens. Each block of keys and values is read once for all tokens of a sequence
-// in the tile and all heads of the group; f16 is widened into scratch where it is used often (kReadsOfF16).
+// A row below is one head of one token. A tile is a run of tokens and a KV head (few rows: several KV heads), so that a
+// block of keys and values is read once for all of its rows. Where that makes few tiles, a tile is one segment of it: it
+// leaves its sums in memory that all workers share, and whoever finishes the last segment joins them.
 #pragma once
 
-#include <type_traits>
-
-#include "backend/cpu/ops_tiles.h"
+#include "backend/cpu/attention_block.h"
 
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
 
-constexpr uint32_t kAttentionBlock = 64;
 static_assert(kAttentionBlock == kPageTokens, "a block lies in one page");
+constexpr uint32_t kSegment = 8 * kAttentionBlock;  // positions
 
-// Up to so many heads and tokens read a block as f16, more of them an f32 copy. Vector loads that widen are nearly free
-// and the copy displaces the nearest cache: on Zen 5, eight heads of 128 that share a block, 1.3 times as fast without.
-#if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2)
-constexpr size_t kReadsOfF16 = 8;
-#else
-constexpr size_t kReadsOfF16 = 2;
-#endif
-
-struct OnlineSoftmax {
-    float max, sum;
-};
-
-// The keys or values of one KV head in one block: row j at data + j * stride.
-template <class T>
-struct KvBlock {
-    const T *data;
-    size_t stride;
-};
-
-template <class T>
-[[gnu::flatten]] inline float dot_row(const float *q, const T *k, uint32_t n) {
-    F32x16 sum = set1(0.0f);
-    for_lanes(n, [&](auto ld, auto) { sum = fma(ld(q, 0.0f), ld(k, 0.0f), sum); });
-    return reduce_add(sum);
-}
-
-// out[j] = q . k_j for j in [first, last), four keys at a time.
-template <class T>
-[[gnu::flatten]] inline void dot_rows(const float *q, KvBlock<T> k, uint32_t n, uint32_t first, uint32_t last,
-                                      float *out) {
-    uint32_t j = first;
-    for (; j + 4 <= last; j += 4) {
-        const T *row = k.data + j * k.stride;
-        F32x16 a = set1(0.0f), b = a, c = a, d = a;
-        for_lanes(n, [&](auto ld, auto) {
-            const F32x16 x = ld(q, 0.0f);
-            a = fma(x, ld(row, 0.0f), a);
-            b = fma(x, ld(row + k.stride, 0.0f), b);
-            c = fma(x, ld(row + 2 * k.stride, 0.0f), c);
-            d = fma(x, ld(row + 3 * k.stride, 0.0f), d);
-        });
-        reduce_add4(a, b, c, d, out + j);
-    }
-    for (; j < last; j++) out[j] = dot_row(q, k.data + j * k.stride, n);
-}
-
-// out = out * keep + sum_j p[j] v_j over [first, last), columns in groups of kChains registers.
-template <class T>
-[[gnu::flatten]] inline void add_values(const float *p, KvBlock<T> v, uint32_t n, uint32_t first, uint32_t last,
-                                        float keep, float *out) {
-    uint32_t d = 0;
-    for (; d + kChains * kLanes <= n; d += kChains * kLanes) {
-        F32x16 sum[kChains];
-        for (uint32_t c = 0; c < kChains; c++) sum[c] = load(out + d + c * kLanes) * set1(keep);
-        for (uint32_t j = first; j < last; j++) {
-            const F32x16 weight = set1(p[j]);
-            const T *row = v.data + j * v.stride + d;
-            for (uint32_t c = 0; c < kChains; c++) sum[c] = fma(weight, load(row + c * kLanes), sum[c]);
-        }
-        for (uint32_t c = 0; c < kChains; c++) store(out + d + c * kLanes, sum[c]);
-    }
-    for_lanes(n - d, [&](auto ld, auto st) {
-        F32x16 sum = ld(out + d, 0.0f) * set1(keep);
-        for (uint32_t j = first; j < last; j++) sum = fma(set1(p[j]), ld(v.data + j * v.stride + d, 0.0f), sum);
-        st(out + d, sum);
-    });
-}
-
-[[gnu::flatten]] inline void cap_scores(float *s, uint32_t n, float scale, float cap) {
-    for_lanes(n, [&](auto ld, auto st) { st(s, set1(cap) * tanh_(ld(s, 0.0f) * set1(scale) / set1(cap))); });
-}
-
-struct Scores {
-    float scale, softcap;
-};
-
-// One block for one token and head: positions [first, last) of the block, counted from its start.
-template <class T>
-[[gnu::flatten]] inline void attend_block(const float *q, KvBlock<T> k, KvBlock<T> v, uint32_t n, Scores scores,
-                                          uint32_t first, uint32_t last, OnlineSoftmax &state, float *out) {
-    constexpr float kAbsent = -__builtin_inff();
-    alignas(64) float p[kAttentionBlock];
-    for (float &x : p) x = kAbsent;
-    dot_rows(q, k, n, first, last, p);
-    if (scores.softcap > 0) {
-        cap_scores(p + first, last - first, scores.scale, scores.softcap);
-        scores.scale = 1;
-    }
-    F32x16 largest = set1(state.max);
-    for (uint32_t j = 0; j < kAttentionBlock; j += kLanes) {
-        const F32x16 s = load(p + j) * set1(scores.scale);
-        largest = maximum(largest, s);
-        store(p + j, s);
-    }
-    const float top = reduce_max(largest);
-    F32x16 sums = set1(0.0f);
-    for (uint32_t j = 0; j < kAttentionBlock; j += kLanes) {
-        const F32x16 e = exp_(load(p + j) - set1(top));
-        sums = sums + e;
-        store(p + j, e);
-    }
-    const float keep = exp_(state.max - top);
-    state = {top, __builtin_fmaf(state.sum, keep, reduce_add(sums))};
-    add_values(p, v, n, first, last, keep, out);
-}
-
-[[gnu::flatten]] inline void divide_row(float *x, uint32_t n, float by) {
-    for_lanes(n, [&](auto ld, auto st) { st(x, ld(x, 0.0f) / set1(by)); });
-}
+// Up to so many rows of a KV head read keys and values as the state has them. More pay for an f32 copy, keys turned:
+// about 2500 cycles for a block of a head of 128, as much as the products of five rows.
+constexpr uint32_t kFewRows = 8;
 
 struct AttentionTile {
-    static constexpr uint32_t kMostTokens = 16, kMostGroup = 128, kMostHeadDim = 512;
+    static constexpr uint32_t kMostRows = 256, kMostHeadDim = 512, kMostGroup = 128;
+    // Rows of a tile: the copy is a fiftieth of 256 of them, and their q, sums and scores are half a MiB for heads of 128.
+    static constexpr uint32_t kMostFloats = kMostGroup * kMostHeadDim;
+    // The copy is a tenth of a run of so many rows.
+    static constexpr uint32_t kRunRows = 32;
+    // Tiles for each worker: the last one to finish then has few per cent more to do than the others.
+    static constexpr uint32_t kTilesEach = 4;
+    static constexpr size_t kMostShared = size_t{32} << 20;
+
     struct Scratch {
-        alignas(64) float k[kAttentionBlock * kMostHeadDim];
-        alignas(64) float v[kAttentionBlock * kMostHeadDim];
-        OnlineSoftmax state[kMostTokens * kMostGroup];
+        alignas(64) float k[kAttentionBlock * kMostHeadDim], v[kAttentionBlock * kMostHeadDim];
+        float q[kMostFloats];
+        float total[kMostFloats + 2 * kLanes * kMostRows], part[kMostFloats + 2 * kLanes * kMostRows];
+        float scores[kMostRows * kAttentionBlock];
+        float keep[kMostRows + kLanes], keep_part[kMostRows + kLanes];
+        Seen seen[kMostRows];
     };
 
     static std::string_view refuses(const Program &program, const Op &op) {
         const auto &a = *std::get_if<Attention>(&op);
         const DType k = program.state(a.k_state).type, v = program.state(a.v_state).type;
-        if (k != v || (k != DType::f16 && k != DType::f32)) return "k and v are not both f16 or both f32";
+        if (k != v || !is_kv_type(k)) return "k and v are not both f16, both f32 or both q8_0";
+        if (k == DType::q8_0 && a.head_dim % 32 != 0) return "head_dim is not a multiple of 32, which q8_0 needs";
         if (!(a.scale > 0)) return "scale is not positive";
         if (a.heads / a.kv_heads > kMostGroup) return "more than 128 heads share a KV head";
         return a.head_dim > kMostHeadDim ? "head_dim is above 512" : "";
     }
 
-    // Few tokens: one each, so that there are tiles for all workers. Many: runs that share each block of the KV.
-    static Cut cut(const LaunchView &view) {
-        const size_t tokens = view.step.tokens();
-        const size_t run = tokens / 16 < 1 ? 1 : tokens / 16 > kMostTokens ? kMostTokens : tokens / 16;
-        return {tokens, run};
+    // First position that a token at `position` sees.
+    static uint32_t start(const Attention &op, uint32_t position) {
+        return op.window > 0 && position >= op.window ? position + 1 - op.window : 0;
     }
-    static uint32_t count(const LaunchView &view) { return cut(view).count() * op_of<Attention>(view).kv_heads; }
+    static uint32_t dim(const Attention &op) { return (op.head_dim + kLanes - 1) / kLanes * kLanes; }
+    // Floats that a row carries through a segment: `out`, `sum` by lanes, and `max` with room to spare.
+    static size_t row_floats(const Attention &op) { return dim(op) + 2 * size_t{kLanes}; }
 
-    // Tiles with the same tokens follow each other: workers share the pages of a sequence.
-    static void run(const LaunchView &view, uint32_t tile, std::byte *scratch) {
+    // What the workers share: a counter for each run and KV head, then rows.
+    static constexpr size_t kCounters = Tile::kSharedZero / sizeof(uint32_t);
+    static size_t shared_bytes(const Program &, const Op &any, const StepLimits &limits) {
+        const auto &op = *std::get_if<Attention>(&any);
+        const size_t segments = (size_t{limits.pages} * kPageTokens + kSegment - 1) / kSegment;
+        if (segments <= 1) return 0;
+        const size_t rows = limits.tokens * segments * op.heads * row_floats(op) * sizeof(float);
+        return Tile::kSharedZero + (rows < kMostShared ? rows : kMostShared);
+    }
+
+    // Bytes of a head's row of keys or values. Few rows read those in pieces of about 4 KiB: of shorter ones sums would be
+    // loaded and stored too often, of longer ones the pieces of eight heads do not fit into the nearest cache.
+    static uint32_t head_bytes(DType type, uint32_t n) {
+        return static_cast<uint32_t>(type == DType::f32    ? Kv<DType::f32>::bytes(n)
+                                     : type == DType::q8_0 ? Kv<DType::q8_0>::bytes(n)
+                                                           : Kv<DType::f16>::bytes(n));
+    }
+    static uint32_t piece_rows(uint32_t bytes) { return bytes <= 128 ? 32 : 16; }
+
+    // ---- Tiles
+
+    // Consecutive tokens of one sequence, at consecutive positions, that see `segments` from `segment` on.
+    struct Run {
+        uint32_t first, last;
+        uint32_t segment, segments;
+    };
+    // body(run) for all runs of a step of at most `most` tokens; it ends the walk by returning true.
+    template <class Body>
+    static void for_runs(const LaunchView &view, uint32_t most, Body &&body) {
         const auto &op = op_of<Attention>(view);
-        const Range tokens = cut(view).tile(tile / op.kv_heads);
-        const int32_t *sequence = view.step.sequence();
-        for (size_t first = tokens.first; first < tokens.last;) {
-            size_t last = first + 1;
-            while (last < tokens.last && sequence[last] == sequence[first]) last++;
-            const Work work{view, op, {first, last}, tile % op.kv_heads, *reinterpret_cast<Scratch *>(scratch)};
-            if (view.program.state(op.k_state).type == DType::f16)
-                work.template all_blocks<F16>();
-            else
-                work.template all_blocks<float>();
-            first = last;
+        const uint32_t tokens = view.step.tokens();
+        const int32_t *sequence = view.step.sequence(), *position = view.step.position();
+        for (uint32_t i = 0, j; i < tokens; i = j) {
+            for (j = i + 1; j < tokens && j - i < most; j++)
+                if (sequence[j] != sequence[i] || position[j] != position[j - 1] + 1) break;
+            const uint32_t segment = start(op, static_cast<uint32_t>(position[i])) / kSegment;
+            if (body(Run{i, j, segment, static_cast<uint32_t>(position[j - 1]) / kSegment - segment + 1})) return;
         }
     }
 
-    // Tokens of one sequence and one KV head.
+    struct Cut {
+        uint32_t most = 1;             // tokens of a run
+        uint32_t runs = 0, parts = 0;  // parts: segments of all runs
+        uint32_t heads = 1;            // KV heads of a tile
+        bool split = false;            // a tile is one segment
+    };
+    static Cut cut(const LaunchView &view) {
+        const auto &op = op_of<Attention>(view);
+        const uint32_t group = op.heads / op.kv_heads, want = kTilesEach * view.workers;
+        const auto in_rows = [&](uint32_t rows) { return rows > group ? rows / group : 1; };
+        const uint32_t most_rows = kMostRows < kMostFloats / dim(op) ? kMostRows : kMostFloats / dim(op);
+        Cut c;
+        size_t rows = 0;
+        uint32_t longest = 0;
+        const auto count = [&](size_t tiles) {
+            c = {};
+            c.most = static_cast<uint32_t>(tiles / want < in_rows(most_rows) ? tiles / want : in_rows(most_rows));
+            c.most = c.most > in_rows(kRunRows) ? c.most : in_rows(kRunRows);
+            rows = 0;
+            for_runs(view, c.most, [&](const Run &r) {
+                c.runs++, c.parts += r.segments, rows += size_t{r.last - r.first} * r.segments;
+                longest = r.last - r.first > longest ? r.last - r.first : longest;
+                return false;
+            });
+        };
+        // Tiles of one token each, first with a tile for every 512 positions that the last token has.
+        const size_t tiles = size_t{view.step.tokens()} * op.kv_heads;
+        const auto last = static_cast<uint32_t>(view.step.position()[view.step.tokens() - 1]);
+        count(tiles * (view.shared == nullptr ? 1 : 1 + (last - start(op, last)) / kSegment));
+        const bool few = longest * group <= kFewRows && op.head_dim % kLanes == 0;
+        c.split = view.shared != nullptr && c.parts > c.runs && (few || size_t{c.runs} * op.kv_heads < want) &&
+                  size_t{c.runs} * op.kv_heads <= kCounters &&
+                  Tile::kSharedZero + rows * op.heads * row_floats(op) * sizeof(float) <=
+                      shared_bytes(view.program, view.op, view.step.limits);
+        if (!c.split) count(tiles);
+        // A piece of all heads of a tile is for the nearest cache.
+        const uint32_t bytes = head_bytes(view.program.state(op.k_state).type, op.head_dim);
+        for (uint32_t h = 2; few && h <= op.kv_heads; h++)
+            if (op.kv_heads % h == 0 && size_t{c.split ? c.parts : c.runs} * op.kv_heads >= size_t{h} * want &&
+                h * bytes * piece_rows(bytes) <= 32768 && h * longest * group <= most_rows)
+                c.heads = h;
+        return c;
+    }
+    static uint32_t count(const LaunchView &view) {
+        const Cut c = cut(view);
+        return (c.split ? c.parts : c.runs) * (op_of<Attention>(view).kv_heads / c.heads);
+    }
+
+    // Tiles of the same positions follow each other: workers share the pages of a sequence. Late tokens, who see most,
+    // come first.
+    static void run(const LaunchView &view, uint32_t tile, std::byte *scratch) {
+        const auto &op = op_of<Attention>(view);
+        const Cut c = cut(view);
+        const uint32_t across = op.kv_heads / c.heads;
+        uint32_t at = tile / across, index = 0;  // `at` counts down to the tile's run, then is its segment
+        if (!c.split) at = c.runs - 1 - at;
+        size_t rows = 0;  // of all heads, of the runs before it
+        for_runs(view, c.most, [&](const Run &r) {
+            const uint32_t parts = c.split ? r.segments : 1;
+            if (at >= parts) {
+                at -= parts, index++, rows += size_t{r.last - r.first} * r.segments * op.heads;
+                return false;
+            }
+            const Work work{view, op, r, tile % across * c.heads, c.heads, *reinterpret_cast<Scratch *>(scratch)};
+            work.take_queries();
+            if (c.split && r.segments > 1)
+                work.one_segment(at, index, rows);
+            else
+                work.all_segments();
+            return true;
+        });
+    }
+
+    // ---- A run and its KV heads
+
     struct Work {
         const LaunchView &view;
         const Attention &op;
-        Range tokens;
-        uint32_t kv_head;
+        const Run run;
+        const uint32_t kv_head, heads;
         Scratch &scratch;
 
-        uint32_t group() const { return op.heads / op.kv_heads; }
-        uint32_t position(size_t i) const { return static_cast<uint32_t>(view.step.position()[i]); }
-        // First position that token i sees.
-        uint32_t start(size_t i) const {
-            const uint32_t seen = position(i) + 1;
-            return op.window > 0 && seen > op.window ? seen - op.window : 0;
-        }
-        // Offset in q and out of the g-th head of the group.
-        size_t head(size_t i, uint32_t g) const { return (i * op.heads + kv_head * size_t{group()} + g) * op.head_dim; }
-        OnlineSoftmax &state(size_t i, uint32_t g) const { return scratch.state[(i - tokens.first) * group() + g]; }
+        const uint32_t group = op.heads / op.kv_heads, n = dim(op);
+        const uint32_t head_rows = (run.last - run.first) * group, rows = head_rows * heads;  // by KV head, token, head
+        const uint32_t at = static_cast<uint32_t>(view.step.position()[run.first]);  // position of the first token
 
-        template <class T>
-        void all_blocks() const {
-            float *out = view.ptr<float>(op.out);
-            const float *sinks = op.sinks == kNone ? nullptr : weight_f32(view, op.sinks) + kv_head * size_t{group()};
-            uint32_t first = start(tokens.first), last = position(tokens.first);
-            for (size_t i = tokens.first; i < tokens.last; i++) {
-                first = start(i) < first ? start(i) : first;
-                last = position(i) > last ? position(i) : last;
-                for (uint32_t g = 0; g < group(); g++) {
-                    state(i, g) =
-                        sinks == nullptr ? OnlineSoftmax{-__builtin_inff(), 0.0f} : OnlineSoftmax{sinks[g], 1.0f};
-                    for (uint32_t d = 0; d < op.head_dim; d++) out[head(i, g) + d] = 0.0f;
+        uint32_t position(uint32_t row) const { return at + row % head_rows / group; }
+        uint32_t head(uint32_t row) const { return (kv_head + row / head_rows) * group + row % group; }
+        // Where the row's head lies in q and out.
+        size_t place(uint32_t row) const {
+            const size_t token = run.first + row % head_rows / group;
+            return (token * op.heads + head(row)) * op.head_dim;
+        }
+        SoftmaxRows rows_at(float *x) const { return {x + size_t{rows} * (n + kLanes), x + size_t{rows} * n, x}; }
+
+        // Rows of q, filled up with zeros to n.
+        [[gnu::flatten]] void take_queries() const {
+            for (uint32_t r = 0; r < rows; r++) {
+                const float *from = view.ptr<float>(op.q) + place(r);
+                float *to = scratch.q + size_t{r} * n;
+                uint32_t d = 0;
+                const float *later = view.ptr<float>(op.q) + place(r + 24 < rows ? r + 24 : r);
+                for (; d + kLanes <= op.head_dim; d += kLanes) {
+                    __builtin_prefetch(later + d);
+                    store(to + d, load(from + d));
                 }
+                if (d < n) store(to + d, load_part(from + d, op.head_dim - d, 0.0f));
             }
-            for (uint32_t b = first / kAttentionBlock; b <= last / kAttentionBlock; b++) one_block<T>(b, first, last);
-            for (size_t i = tokens.first; i < tokens.last; i++)
-                for (uint32_t g = 0; g < group(); g++) {
-                    divide_row(out + head(i, g), op.head_dim, state(i, g).sum);
-                }
         }
 
-        // Block b; the tokens see nothing outside [first, last].
-        template <class T>
-        void one_block(uint32_t b, uint32_t first, uint32_t last) const {
+        void all_segments() const {
+            const SoftmaxRows total = rows_at(scratch.total), part = rows_at(scratch.part);
+            segment(run.segment, total);
+            for (uint32_t s = run.segment + 1; s < run.segment + run.segments; s++) {
+                segment(s, part);
+                join(s, total, part);
+            }
+            finish(total);
+        }
+
+        // The s-th segment of the run, which is the index-th and has rows_before shared rows before its own.
+        void one_segment(uint32_t s, uint32_t index, size_t rows_before) const {
+            auto *shared = reinterpret_cast<float *>(view.shared + Tile::kSharedZero);
+            const size_t part = size_t{rows} * row_floats(op);
+            shared += rows_before * row_floats(op) + kv_head / heads * run.segments * part;
+            segment(run.segment + s, rows_at(shared + s * part));
+            uint32_t *done = reinterpret_cast<uint32_t *>(view.shared) + index * op.kv_heads + kv_head;
+            if (__atomic_fetch_add(done, 1, __ATOMIC_ACQ_REL) + 1 < run.segments) return;
+            __atomic_store_n(done, 0, __ATOMIC_RELAXED);
+            const SoftmaxRows total = rows_at(shared);
+            for (uint32_t i = 1; i < run.segments; i++) join(run.segment + i, total, rows_at(shared + i * part));
+            finish(total);
+        }
+
+        void segment(uint32_t s, SoftmaxRows to) const {
+            for (uint32_t r = 0; r < rows; r++) to.max[r] = -__builtin_inff();
+            __builtin_memset(to.out, 0, size_t{rows} * (n + kLanes) * sizeof(float));
+            const DType type = view.program.state(op.k_state).type;
+            if (type == DType::f32)
+                blocks<DType::f32>(s, to);
+            else if (type == DType::q8_0)
+                blocks<DType::q8_0>(s, to);
+            else
+                blocks<DType::f16>(s, to);
+        }
+
+        template <DType type>
+        void blocks(uint32_t s, SoftmaxRows to) const {
+            constexpr uint32_t kEach = kSegment / kAttentionBlock;
+            const uint32_t first = start(op, at) / kAttentionBlock, last = position(head_rows - 1) / kAttentionBlock;
+            const uint32_t end = s * kEach + kEach - 1 < last ? s * kEach + kEach : last + 1;
+            const bool few = head_rows <= kFewRows && n == op.head_dim;
+            for (uint32_t b = s * kEach < first ? first : s * kEach; b < end; b++) {
+                const Seen tokens = look(b);
+                if (few)
+                    few_rows<type>(b, b + 1 < end, tokens, to);
+                else
+                    many_rows<type>(b, b + 1 < end, tokens, to);
+            }
+        }
+
+        // What the rows see of block b, and which tokens of the run see any of it.
+        Seen look(uint32_t b) const {
             const uint32_t base = b * kAttentionBlock;
-            const size_t slot = view.step.slot(static_cast<uint32_t>(view.step.sequence()[tokens.first]), base);
-            const size_t cols = size_t{op.kv_heads} * op.head_dim;
-            const size_t at = slot * cols + size_t{kv_head} * op.head_dim;
-            const KvBlock<T> k{view.state<T>(op.k_state) + at, cols}, v{view.state<T>(op.v_state) + at, cols};
-            if constexpr (std::is_same_v<T, F16>) {
-                if ((tokens.last - tokens.first) * group() > kReadsOfF16) {
-                    const Range rows{first > base ? first - base : 0, in_block(last, base)};
-                    each_token(base, widen(k, rows, scratch.k), widen(v, rows, scratch.v));
-                    return;
+            uint32_t first = base > at ? base - at : 0, last = run.last - run.first;
+            while (last > first && start(op, at + last - 1) >= base + kAttentionBlock) last--;
+            for (uint32_t i = first; i < last; i++) {
+                const uint32_t from = start(op, at + i), seen = at + i + 1 - base;
+                const Seen s = {from > base ? from - base : 0, seen < kAttentionBlock ? seen : kAttentionBlock};
+                for (uint32_t h = 0; h < heads; h++)
+                    for (uint32_t g = 0; g < group; g++) scratch.seen[h * head_rows + i * group + g] = s;
+            }
+            return {first, last};
+        }
+        // What any of the rows [r, last) of a KV head sees.
+        Seen any(uint32_t r, uint32_t last) const { return {scratch.seen[r].first, scratch.seen[last - 1].last}; }
+
+        static Seen both(Seen a, Seen b) {
+            return {a.first > b.first ? a.first : b.first, a.last < b.last ? a.last : b.last};
+        }
+
+        // Keys or values of block b, of the tile's first KV head.
+        template <DType type>
+        KvRows<type> page(StateId id, uint32_t b) const {
+            const size_t stride = Kv<type>::bytes(size_t{op.kv_heads} * op.head_dim);
+            const auto sequence = static_cast<uint32_t>(view.step.sequence()[run.first]);
+            return {view.state<std::byte>(id) + view.step.slot(sequence, b * kAttentionBlock) * stride +
+                        kv_head * Kv<type>::bytes(op.head_dim),
+                    stride};
+        }
+
+        void softmax(uint32_t first, uint32_t last, SoftmaxRows to) const {
+            soften(scratch.scores, scratch.seen, {op.scale, op.softcap}, first, last, to, scratch.keep);
+        }
+
+        template <DType type>
+        void many_rows(uint32_t b, bool more, Seen tokens, SoftmaxRows to) const {
+            const uint32_t first = tokens.first * group, last = tokens.last * group;
+            const Seen all = any(first, last);
+            const KvRows<type> v_page = page<type>(op.v_state, b), next = page<type>(op.k_state, more ? b + 1 : b);
+            // A tile at row r asks for its share of a page.
+            const auto ask = [&](KvRows<type> from, uint32_t r, uint32_t end) {
+                const Later later{from.data, from.stride, head_bytes(type, op.head_dim)};
+                const auto row = [&](uint32_t x) { return (x - first) * kAttentionBlock / (last - first); };
+                for (uint32_t j = row(r); j < row(end); j++) later.ask(j);
+            };
+            turn_keys(page<type>(op.k_state, b), op.head_dim, n, all, scratch.k);
+            for_row_tiles<kTileRows>(first, last, [&](auto tile, uint32_t r) {
+                ask(v_page, r, r + tile());
+                score_columns<tile()>(scratch.q + r * n, n, scratch.k, any(r, r + tile()),
+                                      scratch.scores + r * kAttentionBlock);
+            });
+            softmax(first, last, to);
+            const auto v = widen(v_page, all);
+            for_row_tiles<kTileRows>(first, last, [&](auto tile, uint32_t r) {
+                if (more) ask(next, r, r + tile());
+                values<tile()>(r, v, all, scratch.keep + r, to, {});
+            });
+        }
+
+        // Values of a block that lie in `part`, for R rows from r on, whose sums count `keep` times.
+        template <uint32_t R, DType type>
+        void values(uint32_t r, KvRows<type> v, Seen part, const float *keep, SoftmaxRows to, const Later &later) const {
+            const float *p = scratch.scores + r * kAttentionBlock;
+            const Seen *all = scratch.seen + r;
+            if (all[0].first == all[R - 1].first && all[0].last == all[R - 1].last)
+                return add_values<R>(p, v, both(all[0], part), keep, to.out + r * n, n, later);
+            Seen seen[R];
+            for (uint32_t i = 0; i < R; i++) seen[i] = both(all[i], part);
+            add_ragged_values<R>(p, v, seen, keep, to.out + r * n, n);
+        }
+
+        // Pieces of a block in the order in which they are read: keys of positions 0 .. 15 of all heads, then 16 .. 31;
+        // values alike; then the keys of the next block.
+        template <DType type>
+        struct Pieces {
+            KvRows<type> k, v, next;
+            uint32_t heads, head_bytes, piece;  // piece: rows
+            // What the memory delivers in half a microsecond: it has to do while exponentials are computed, too.
+            static constexpr uint32_t kAhead = 16384;
+
+            KvRows<type> rows(bool values, uint32_t h) const {
+                return {(values ? v : k).data + h * head_bytes, k.stride};
+            }
+            Later later(uint32_t i) const {
+                const uint32_t half = heads * (kAttentionBlock / piece);
+                i += (kAhead + piece * head_bytes - 1) / (piece * head_bytes);
+                const KvRows<type> &from = i < half ? k : i < 2 * half ? v : next;
+                if (i >= 3 * half || from.data == nullptr) return {};
+                return {from.data + i % half / heads * piece * from.stride + i % heads * head_bytes, from.stride,
+                        head_bytes, piece};
+            }
+        };
+
+        template <DType type>
+        void few_rows(uint32_t b, bool more, Seen tokens, SoftmaxRows to) const {
+            constexpr uint32_t kMost = kDots == 16 ? 8 : 4;
+            const uint32_t first = tokens.first * group, last = tokens.last * group;
+            const Seen all = any(first, last);
+            const uint32_t bytes = head_bytes(type, n), piece = piece_rows(bytes);
+            const Pieces<type> pieces{page<type>(op.k_state, b), page<type>(op.v_state, b),
+                                      more ? page<type>(op.k_state, b + 1) : KvRows<type>{}, heads, bytes,
+                                      piece};
+            uint32_t i = 0;
+            const auto each_piece = [&](auto &&body) {
+                for (uint32_t j = 0; j < kAttentionBlock; j += piece)
+                    for (uint32_t h = 0; h < heads; h++, i++) {
+                        const Seen part = both(all, {j, j + piece});
+                        if (part.first < part.last) body(h, part, pieces.later(i));
+                    }
+            };
+            each_piece([&](uint32_t h, Seen part, Later later) {
+                for_row_tiles<kMost>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
+                    score_rows<tile()>(scratch.q + r * n, n, pieces.rows(false, h), part,
+                                       scratch.scores + r * kAttentionBlock, later);
+                    later = {};
+                });
+            });
+            if (last - first == head_rows)
+                softmax(0, rows, to);
+            else
+                for (uint32_t h = 0; h < heads; h++) softmax(h * head_rows + first, h * head_rows + last, to);
+            each_piece([&](uint32_t h, Seen part, Later later) {
+                for_row_tiles<kMost>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
+                    values<tile()>(r, pieces.rows(true, h), part, part.first == all.first ? scratch.keep + r : kOnes, to, later);
+                    later = {};
+                });
+            });
+        }
+
+        template <DType type>
+        [[gnu::flatten]] KvRows<DType::f32> widen(KvRows<type> v, Seen seen) const {
+            for (uint32_t j = seen.first; j < seen.last; j++) {
+                float *to = scratch.v + j * n;
+                uint32_t d = 0;
+                for (; d + kLanes <= op.head_dim; d += kLanes) store(to + d, v.load(j, d));
+                if (d < n) store(to + d, v.load_part(j, d, op.head_dim - d));
+            }
+            return {reinterpret_cast<const std::byte *>(scratch.v), n * sizeof(float)};
+        }
+
+        // Segment s, which is not the run's first, joins the total of the rows that see it.
+        [[gnu::flatten]] void join(uint32_t s, SoftmaxRows total, SoftmaxRows part) const {
+            for (uint32_t r = 0; r < rows; r += kLanes) {
+                const F32x16 a = load(total.max + r), b = load(part.max + r), top = maximum(a, b);
+                store(scratch.keep + r, exp_(a - top));
+                store(scratch.keep_part + r, exp_(b - top));
+            }
+            for (uint32_t r = 0; r < rows; r++) {
+                const uint32_t first = start(op, position(r)) / kSegment, last = position(r) / kSegment;
+                if (s < first || s > last) continue;
+                const bool copy = s == first;  // the first that this row sees
+                const F32x16 c = set1(scratch.keep[r]), c2 = set1(scratch.keep_part[r]);
+                const auto add = [&](float *to, const float *from) {
+                    store(to, copy ? load(from) : fma(load(from), c2, load(to) * c));
+                };
+                add(total.sum + r * kLanes, part.sum + r * kLanes);
+                for (uint32_t d = 0; d < n; d += kLanes) add(total.out + r * n + d, part.out + r * n + d);
+                total.max[r] = copy || !(total.max[r] > part.max[r]) ? part.max[r] : total.max[r];
+            }
+        }
+
+        [[gnu::flatten]] void finish(SoftmaxRows total) const {
+            const float *sinks = op.sinks == kNone ? nullptr : weight_f32(view, op.sinks);
+            for (uint32_t r = 0; r < rows; r++) {
+                float sum = reduce_add(load(total.sum + r * kLanes)), keep = 1;
+                if (sinks != nullptr) {
+                    const float max = total.max[r], sink = sinks[head(r)], top = max > sink ? max : sink;
+                    keep = exp_(max - top);
+                    sum = sum * keep + exp_(sink - top);
                 }
-            }
-            each_token(base, k, v);
-        }
-
-        // One past the last row of the block that a token at `position` sees.
-        static uint32_t in_block(uint32_t position, uint32_t base) {
-            const uint32_t rows = position + 1 - base;
-            return rows < kAttentionBlock ? rows : kAttentionBlock;
-        }
-
-        [[gnu::flatten]] KvBlock<float> widen(KvBlock<F16> from, Range rows, float *to) const {
-            for (size_t j = rows.first; j < rows.last; j++) {
-                const F16 *x = from.data + j * from.stride;
-                float *y = to + j * op.head_dim;
-                for_lanes(op.head_dim, [&](auto ld, auto st) { st(y, ld(x, 0.0f)); });
-            }
-            return {to, op.head_dim};
-        }
-
-        template <class T>
-        void each_token(uint32_t base, KvBlock<T> k, KvBlock<T> v) const {
-            for (size_t i = tokens.first; i < tokens.last; i++) {
-                if (position(i) < base || start(i) >= base + kAttentionBlock) continue;
-                const uint32_t first = start(i) > base ? start(i) - base : 0, last = in_block(position(i), base);
-                for (uint32_t g = 0; g < group(); g++)
-                    attend_block(view.ptr<float>(op.q) + head(i, g), k, v, op.head_dim, {op.scale, op.softcap}, first,
-                                 last, state(i, g), view.ptr<float>(op.out) + head(i, g));
+                const F32x16 by = set1(keep * (1.0f / sum));
+                float *out = view.ptr<float>(op.out) + place(r);
+                const float *from = total.out + r * n;
+                for_lanes(op.head_dim, [&](auto ld, auto st) { st(out, ld(from, 0.0f) * by); });
             }
         }
     };

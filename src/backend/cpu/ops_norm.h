@@ -8,6 +8,7 @@
 // rope: two products and one sum per element, each rounded.
 #pragma once
 
+#include "backend/cpu/kv_q8_0.h"
 #include "backend/cpu/ops_tiles.h"
 
 namespace ridge::cpu {
@@ -38,12 +39,14 @@ inline void rope_head(const float *x, const float *table, uint32_t n_rot, uint32
     for (uint32_t j = n_rot; j < head_dim; j++) out[j] = x[j];
 }
 
-// A row of `cols` values at `slot` of a state.
+// n values from column `offset` on of a state's row at `slot`. Of q8_0 whole blocks.
 [[gnu::flatten]] inline void state_row(const LaunchView &view, StateId id, size_t slot, size_t offset, const float *x,
                                        size_t n) {
     const State &state = view.program.state(id);
     const size_t at = slot * state.cols + offset;
-    if (state.type == DType::f16) {
+    if (state.type == DType::q8_0) {
+        write_q8_0(x, n, view.state<Q8Block>(id) + at / 32);
+    } else if (state.type == DType::f16) {
         F16 *out = view.state<F16>(id) + at;
         for_lanes(n, [&](auto ld, auto st) { st(out, ld(x, 0.0f)); });
     } else {

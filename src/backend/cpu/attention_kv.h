@@ -1,0 +1,100 @@
+// Keys and values as attention reads them: the rows of one KV head in one page, sixteen f32 at a time, whatever type
+// the state has. A further type is one more Kv.
+#pragma once
+
+#include "backend/cpu/simd.h"
+#include "op/types.h"
+
+namespace ridge::cpu {
+inline namespace RIDGE_ISA {
+
+// Element types of state: where element i of a row begins, and sixteen values of it. `d` is a multiple of 16.
+template <DType>
+struct Kv;
+
+template <>
+struct Kv<DType::f32> {
+    static constexpr size_t bytes(size_t n) { return n * sizeof(float); }
+    static F32x16 load(const std::byte *row, uint32_t d) { return cpu::load(reinterpret_cast<const float *>(row) + d); }
+    static F32x16 load_part(const std::byte *row, uint32_t d, uint32_t n) {
+        return cpu::load_part(reinterpret_cast<const float *>(row) + d, n, 0.0f);
+    }
+};
+
+template <>
+struct Kv<DType::f16> {
+    static constexpr size_t bytes(size_t n) { return n * sizeof(F16); }
+    static F32x16 load(const std::byte *row, uint32_t d) { return cpu::load(reinterpret_cast<const F16 *>(row) + d); }
+    static F32x16 load_part(const std::byte *row, uint32_t d, uint32_t n) {
+        return cpu::load_part(reinterpret_cast<const F16 *>(row) + d, n, 0.0f);
+    }
+};
+
+// A head is whole blocks. The product with the scale is exact: 11 bits times 8.
+template <>
+struct Kv<DType::q8_0> {
+    static constexpr size_t bytes(size_t n) { return n / 32 * sizeof(Q8Block); }
+    static F32x16 load(const std::byte *row, uint32_t d) {
+        const Q8Block &block = reinterpret_cast<const Q8Block *>(row)[d / 32];
+        return scaled(block.codes + d % 32, block.scale);
+    }
+    static F32x16 load_part(const std::byte *row, uint32_t d, uint32_t) { return load(row, d); }
+
+#if defined(RIDGE_ISA_AVX512)
+    static F32x16 scaled(const int8_t *codes, uint16_t scale) {
+        const __m512i whole = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(codes)));
+        const __m512 by = _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(scale)));
+        return {_mm512_mul_ps(_mm512_cvtepi32_ps(whole), by)};
+    }
+#elif defined(RIDGE_ISA_AVX2)
+    static F32x16 scaled(const int8_t *codes, uint16_t scale) {
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i *>(codes));
+        const __m256 by = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(scale)));
+        return {_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)), by),
+                _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(all, 8))), by)};
+    }
+#elif defined(RIDGE_ISA_NEON)
+    static F32x16 scaled(const int8_t *codes, uint16_t scale) {
+        const int8x16_t all = vld1q_s8(codes);
+        const int16x8_t low = vmovl_s8(vget_low_s8(all)), high = vmovl_high_s8(all);
+        const float32x4_t by = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(scale)));
+        const auto times = [by](int32x4_t whole) { return vmulq_f32(vcvtq_f32_s32(whole), by); };
+        return {times(vmovl_s16(vget_low_s16(low))), times(vmovl_high_s16(low)), times(vmovl_s16(vget_low_s16(high))),
+                times(vmovl_high_s16(high))};
+    }
+#else
+    static F32x16 scaled(const int8_t *codes, uint16_t scale) {
+        float lanes[kLanes];
+        const float by = f16_to_f32(scale);
+        for (uint32_t l = 0; l < kLanes; l++) lanes[l] = static_cast<float>(codes[l]) * by;
+        return cpu::load(lanes);
+    }
+#endif
+};
+
+// Row j at data + j * stride.
+template <DType type>
+struct KvRows {
+    const std::byte *data = nullptr;
+    size_t stride = 0;
+
+    F32x16 load(uint32_t j, uint32_t d) const { return Kv<type>::load(data + j * stride, d); }
+    F32x16 load_part(uint32_t j, uint32_t d, uint32_t n) const { return Kv<type>::load_part(data + j * stride, d, n); }
+};
+
+// Rows that are due later and come to the nearest cache meanwhile: with row j of a piece of 2^n rows, row j % 2^n of
+// another.
+struct Later {
+    const std::byte *data = nullptr;
+    size_t stride = 0;
+    uint32_t row_bytes = 0, rows = 64;
+
+    // Inlined by force: a function that does nothing but prefetch counts as one without effect, and is left out.
+    [[gnu::always_inline]] void ask(uint32_t j) const {
+        const std::byte *row = data + (j & (rows - 1)) * stride;
+        for (uint32_t b = 0; b < row_bytes; b += 64) __builtin_prefetch(row + b);
+    }
+};
+
+}  // namespace RIDGE_ISA
+}  // namespace ridge::cpu
