@@ -12,25 +12,34 @@ if(RIDGE_SANITIZE)
   target_link_options(ridge_options INTERFACE -fsanitize=${RIDGE_SANITIZE})
 endif()
 
+# A file named *_<isa>.cpp below src/backend/cpu is compiled for that instruction set and chosen at run time; those of
+# other machines are left out.
 # -O2 in every configuration: what is not inlined there becomes a weak symbol compiled for that instruction set, which the
 # linker may pick for code that runs everywhere.
-# A file named *_<isa>.cpp below src/backend/cpu is compiled for that instruction set and chosen at run time.
 function(ridge_isa_flags)
-  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    foreach(source IN LISTS RIDGE_SOURCES)
-      if(source MATCHES "_(avx2|avx512)\\.cpp$")
-        set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
-      endif()
-    endforeach()
-    return()
+  set(flags_avx2 -O2 -mavx2 -mfma -mf16c -mbmi2 -mpopcnt)
+  set(flags_avxvnni ${flags_avx2} -mavxvnni)
+  # GCC 12 takes the undefined pass-through operand of its own AVX-512 intrinsics for a mistake of ours (PR 105593).
+  set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512
+                   -Wno-maybe-uninitialized)
+  set(flags_avx512bf16 ${flags_avx512} -mavx512bf16)
+  # The define names the set, see backend/cpu/isa.h.
+  set(flags_neon -O2 -DRIDGE_BUILD_NEON)
+  set(flags_dotprod -O2 -march=armv8.2-a+dotprod -DRIDGE_BUILD_DOTPROD)
+  set(flags_i8mm -O2 -march=armv8.2-a+dotprod+i8mm -DRIDGE_BUILD_I8MM)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(here avx2 avxvnni avx512 avx512bf16)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+    set(here neon dotprod i8mm)
   endif()
   foreach(source IN LISTS RIDGE_SOURCES)
-    if(source MATCHES "_avx2\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O2;-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt")
-    elseif(source MATCHES "_avx512\\.cpp$")
-      # GCC 12 takes the undefined pass-through operand of its own AVX-512 intrinsics for a mistake of ours (PR 105593).
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-O2;-mavx2;-mfma;-mf16c;-mbmi2;-mpopcnt;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512;-Wno-maybe-uninitialized")
+    if(NOT source MATCHES "_(avx2|avxvnni|avx512|avx512bf16|neon|dotprod|i8mm)\\.cpp$")
+      continue()
+    endif()
+    if(CMAKE_MATCH_1 IN_LIST here)
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags_${CMAKE_MATCH_1}}")
+    else()
+      set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
     endif()
   endforeach()
 endfunction()

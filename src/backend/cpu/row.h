@@ -17,9 +17,25 @@ inline namespace RIDGE_ISA {
 constexpr Features kNeeds = kAvx512;
 constexpr Lever kLever = Lever::avx512;
 constexpr int kRank = 20;
+#elif defined(RIDGE_ISA_AVXVNNI)
+constexpr Features kNeeds = kAvxVnni;
+constexpr Lever kLever = Lever::avxvnni;
+constexpr int kRank = 15;
 #elif defined(RIDGE_ISA_AVX2)
 constexpr Features kNeeds = kAvx2;
 constexpr Lever kLever = Lever::avx2;
+constexpr int kRank = 10;
+#elif defined(RIDGE_ISA_I8MM)
+constexpr Features kNeeds = kI8mm;
+constexpr Lever kLever = Lever::i8mm;
+constexpr int kRank = 30;
+#elif defined(RIDGE_ISA_DOTPROD)
+constexpr Features kNeeds = kDotprod;
+constexpr Lever kLever = Lever::dotprod;
+constexpr int kRank = 20;
+#elif defined(RIDGE_ISA_NEON)
+constexpr Features kNeeds = kNeon;
+constexpr Lever kLever = Lever::neon;
 constexpr int kRank = 10;
 #else
 constexpr Features kNeeds = 0;

@@ -1,5 +1,5 @@
-// Sixteen f32 lanes: one zmm register, two ymm registers, or an array. Every operation is defined lane by lane and
-// gives the same bits in all three, so a kernel written over F32x16 is one kernel compiled three times.
+// Sixteen f32 lanes: one zmm register, two ymm registers, four of NEON, or an array. Every operation is defined lane by
+// lane and gives the same bits in all of them, so a kernel written over F32x16 is one kernel compiled several times.
 //
 //   lane i of load(p) is p[i]; fma(a, b, c) = a * b + c rounded once; maximum(a, b) = a > b ? a : b and
 //   minimum(a, b) = a < b ? a : b, as x86 has it: a NaN in a gives b
@@ -24,6 +24,8 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+#elif defined(RIDGE_ISA_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace ridge::cpu {
@@ -66,16 +68,9 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b
 inline F32x16 maximum(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F32x16 minimum(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 
-// p * 2^n for the n that kRoundMagic left in the low bits of `shifted` (see exp_).
+// p * 2^n for the n that kRoundMagic left in the low bits of `shifted` (see exp_), rounded once.
 inline F32x16 scale_by_power(F32x16 p, F32x16 shifted) {
-    const __m512i bias = _mm512_set1_epi32(127);
-    const __m512i n =
-        _mm512_sub_epi32(_mm512_castps_si512(shifted.v), _mm512_castps_si512(_mm512_set1_ps(kRoundMagic)));
-    const __m512i half = _mm512_srai_epi32(n, 1);
-    const __m512i rest = _mm512_sub_epi32(n, half);
-    const __m512 scale1 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(half, bias), 23));
-    const __m512 scale2 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(rest, bias), 23));
-    return {_mm512_mul_ps(_mm512_mul_ps(p.v, scale1), scale2)};
+    return {_mm512_scalef_ps(p.v, _mm512_sub_ps(shifted.v, _mm512_set1_ps(kRoundMagic)))};
 }
 
 // Lanes l and l+8 added.
@@ -133,6 +128,100 @@ inline F32x16 scale_by_power(F32x16 p, F32x16 shifted) {
 inline __m256 fold(F32x16 a) { return _mm256_add_ps(a.lo, a.hi); }
 inline __m256 fold_maximum(F32x16 a) { return _mm256_max_ps(a.lo, a.hi); }
 
+#elif defined(RIDGE_ISA_NEON)
+
+struct F32x16 {
+    float32x4_t a, b, c, d;
+};
+constexpr uint32_t kChains = 4;  // sixteen of 32 registers
+
+inline F32x16 set1(float x) {
+    const float32x4_t v = vdupq_n_f32(x);
+    return {v, v, v, v};
+}
+inline F32x16 load(const float *p) { return {vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)}; }
+inline void store(float *p, F32x16 v) {
+    vst1q_f32(p, v.a);
+    vst1q_f32(p + 4, v.b);
+    vst1q_f32(p + 8, v.c);
+    vst1q_f32(p + 12, v.d);
+}
+inline F32x16 load(const F16 *p) {
+    const float16x8_t low = vreinterpretq_f16_u16(vld1q_u16(&p->bits));
+    const float16x8_t high = vreinterpretq_f16_u16(vld1q_u16(&p[8].bits));
+    return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
+            vcvt_high_f32_f16(high)};
+}
+inline void store(F16 *p, F32x16 v) {
+    vst1q_u16(&p->bits, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.a), v.b)));
+    vst1q_u16(&p[8].bits, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.c), v.d)));
+}
+
+inline F32x16 operator+(F32x16 x, F32x16 y) {
+    return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b), vaddq_f32(x.c, y.c), vaddq_f32(x.d, y.d)};
+}
+inline F32x16 operator-(F32x16 x, F32x16 y) {
+    return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b), vsubq_f32(x.c, y.c), vsubq_f32(x.d, y.d)};
+}
+inline F32x16 operator*(F32x16 x, F32x16 y) {
+    return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b), vmulq_f32(x.c, y.c), vmulq_f32(x.d, y.d)};
+}
+inline F32x16 operator/(F32x16 x, F32x16 y) {
+    return {vdivq_f32(x.a, y.a), vdivq_f32(x.b, y.b), vdivq_f32(x.c, y.c), vdivq_f32(x.d, y.d)};
+}
+inline F32x16 fma(F32x16 x, F32x16 y, F32x16 z) {
+    return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b), vfmaq_f32(z.c, x.c, y.c), vfmaq_f32(z.d, x.d, y.d)};
+}
+// Not fmax and fmin: those let no NaN through, or every NaN, and order the zeros.
+inline float32x4_t maximum(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
+inline float32x4_t minimum(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
+inline F32x16 maximum(F32x16 x, F32x16 y) {
+    return {maximum(x.a, y.a), maximum(x.b, y.b), maximum(x.c, y.c), maximum(x.d, y.d)};
+}
+inline F32x16 minimum(F32x16 x, F32x16 y) {
+    return {minimum(x.a, y.a), minimum(x.b, y.b), minimum(x.c, y.c), minimum(x.d, y.d)};
+}
+
+inline float32x4_t scale_by_power(float32x4_t p, float32x4_t shifted) {
+    const int32x4_t bias = vdupq_n_s32(127);
+    const int32x4_t n = vsubq_s32(vreinterpretq_s32_f32(shifted), vreinterpretq_s32_f32(vdupq_n_f32(kRoundMagic)));
+    const int32x4_t half = vshrq_n_s32(n, 1);
+    const int32x4_t rest = vsubq_s32(n, half);
+    const float32x4_t scale1 = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(half, bias), 23));
+    const float32x4_t scale2 = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, bias), 23));
+    return vmulq_f32(vmulq_f32(p, scale1), scale2);
+}
+inline F32x16 scale_by_power(F32x16 p, F32x16 shifted) {
+    return {scale_by_power(p.a, shifted.a), scale_by_power(p.b, shifted.b), scale_by_power(p.c, shifted.c),
+            scale_by_power(p.d, shifted.d)};
+}
+
+// Lanes l and l+8, then l and l+4 added.
+inline float32x4_t fold(F32x16 x) { return vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d)); }
+
+inline float reduce_add(F32x16 x) {
+    const float32x4_t four = fold(x);
+    return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+}
+
+inline float reduce_max(F32x16 x) {
+    const float32x4_t four = maximum(maximum(x.a, x.c), maximum(x.b, x.d));
+    const float32x2_t low = vget_low_f32(four), high = vget_high_f32(four);
+    const float32x2_t two = vbsl_f32(vcgt_f32(low, high), low, high);
+    const float first = vget_lane_f32(two, 0), second = vget_lane_f32(two, 1);
+    return first > second ? first : second;
+}
+
+// out[i] = reduce_add of the i-th of four.
+inline void reduce_add4(F32x16 p, F32x16 q, F32x16 r, F32x16 s, float *out) {
+    const float32x4_t p4 = fold(p), q4 = fold(q), r4 = fold(r), s4 = fold(s);
+    const auto halves = [](float32x4_t x, float32x4_t y) {
+        return vaddq_f32(vcombine_f32(vget_low_f32(x), vget_low_f32(y)),
+                         vcombine_f32(vget_high_f32(x), vget_high_f32(y)));
+    };
+    vst1q_f32(out, vpaddq_f32(halves(p4, q4), halves(r4, s4)));
+}
+
 #else
 
 struct F32x16 {
@@ -187,7 +276,7 @@ inline F32x16 minimum(F32x16 a, F32x16 b) {
 
 #endif
 
-// ---- The same text for all three.
+// ---- The same text for all.
 
 #if !defined(RIDGE_ISA_AVX512)
 inline F32x16 load_part(const float *p, uint32_t n, float rest) {
@@ -242,12 +331,15 @@ inline void reduce_add4(F32x16 a, F32x16 b, F32x16 c, F32x16 d, float *out) {
     _mm_storeu_ps(out, _mm_blend_ps(ac, _mm_moveldup_ps(bd), 0b1010));
 }
 
+#endif
+#if defined(RIDGE_ISA_AVX512) || defined(RIDGE_ISA_AVX2) || defined(RIDGE_ISA_NEON)
+
 inline F32x16 exp_(F32x16 x) {
     const F32x16 c = maximum(set1(kExpLow), minimum(set1(kExpHigh), x));
     const F32x16 shifted = fma(c, set1(kLog2e), set1(kRoundMagic));
-    const F32x16 minus_whole = set1(kRoundMagic) - shifted;
-    F32x16 r = fma(minus_whole, set1(kLn2High), c);
-    r = fma(minus_whole, set1(kLn2Low), r);
+    const F32x16 whole = shifted - set1(kRoundMagic);
+    F32x16 r = fma(whole, set1(-kLn2High), c);
+    r = fma(whole, set1(-kLn2Low), r);
     F32x16 p = fma(set1(kExp6), r, set1(kExp5));
     p = fma(p, r, set1(kExp4));
     p = fma(p, r, set1(kExp3));
