@@ -1,6 +1,12 @@
 // File: one GGUF file or a split set, mapped; look-up of keys and tensors.
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "core/error.h"
 #include "gguf/gguf.h"
@@ -267,21 +273,98 @@ std::string_view File::get_string(std::string_view key, std::string_view absent)
     return v == nullptr ? absent : convert(impl_->maps[0], key, *v, &Value::as_string, kWantString);
 }
 
-void File::prefetch(const std::function<bool(uint64_t done, uint64_t total)> &progress) const {
-    constexpr uint64_t kPiece = uint64_t{64} << 20;
-    uint64_t total = 0, done = 0;
-    for (size_t i = 0; i < impl_->maps.size(); i++)
-        total +=
-            impl_->maps[i].bytes().size() - std::min<uint64_t>(impl_->data_starts[i], impl_->maps[i].bytes().size());
-    for (size_t i = 0; i < impl_->maps.size(); i++) {
-        const Mapping &map = impl_->maps[i];
-        for (uint64_t at = impl_->data_starts[i]; at < map.bytes().size(); at += kPiece) {
-            const uint64_t end = std::min<uint64_t>(at + kPiece, map.bytes().size());
-            map.load(at, end);
-            done += end - at;
-            if (progress && !progress(done, total)) return;
+// Four requests at a time keep a disk busy whose every request takes a while, and file pages that are in memory already
+// are mapped by as many processors.
+struct Prefetch::Impl {
+    struct Piece {
+        const Mapping *map;
+        uint64_t begin, end;
+    };
+
+    Impl(std::vector<Piece> all, bool own) : pieces(std::move(all)), copy(own) {
+        for (const Piece &p : pieces) total += p.end - p.begin;
+        const size_t most = std::min<size_t>(4, pieces.size());
+        while (threads.size() < most) try {
+                threads.emplace_back([this] { work(); });
+            } catch (const std::system_error &) {
+                if (threads.empty()) throw;
+                break;
+            }
+    }
+    ~Impl() {
+        next = pieces.size();
+        for (std::thread &t : threads) t.join();
+    }
+    Impl(const Impl &) = delete;
+    Impl &operator=(const Impl &) = delete;
+
+    void work() {
+        for (size_t i; (i = next.fetch_add(1)) < pieces.size();) {
+            const Piece &p = pieces[i];
+            std::exception_ptr failed;
+            try {
+                copy ? p.map->copy(p.begin, p.end) : p.map->load(p.begin, p.end);
+            } catch (...) {
+                failed = std::current_exception();
+            }
+            const std::lock_guard lock(mutex);
+            if (failed)
+                error = failed;
+            else
+                loaded.push_back(p.end - p.begin);
+            changed.notify_one();
         }
     }
+
+    const std::vector<Piece> pieces;
+    const bool copy;
+    uint64_t total = 0, done = 0;  // bytes; `done` as `wait` has seen it
+    std::atomic<size_t> next{0};
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<uint64_t> loaded;  // bytes of pieces that are there and that `wait` has not seen
+    std::exception_ptr error;
+    std::vector<std::thread> threads;
+};
+
+Prefetch::Prefetch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Prefetch::Prefetch(Prefetch &&) noexcept = default;
+Prefetch &Prefetch::operator=(Prefetch &&) noexcept = default;
+Prefetch::~Prefetch() = default;
+
+bool Prefetch::wait(const std::function<bool(uint64_t done, uint64_t total)> &progress) {
+    Impl &i = *impl_;
+    while (i.done < i.total) {
+        {
+            std::unique_lock lock(i.mutex);
+            i.changed.wait(lock, [&] { return !i.loaded.empty() || i.error; });
+            if (i.error) std::rethrow_exception(i.error);
+            i.done += i.loaded.back();
+            i.loaded.pop_back();
+        }
+        if (progress && !progress(i.done, i.total)) return i.done == i.total;
+    }
+    return true;
+}
+
+Prefetch File::start_prefetch(Pages pages) const {
+    constexpr uint64_t kPiece = uint64_t{16} << 20;
+    std::vector<Prefetch::Impl::Piece> pieces;
+    for (size_t i = 0; i < impl_->maps.size(); i++) {
+        const Mapping &map = impl_->maps[i];
+        if (pages == Pages::file_huge) map.prefer_huge_pages();
+        for (uint64_t at = impl_->data_starts[i]; at < map.bytes().size();) {
+            // Pieces end where huge pages do, so that no two threads want the same one.
+            const uint64_t end = std::min<uint64_t>((at / kPiece + 1) * kPiece, map.bytes().size());
+            pieces.push_back({&map, at, end});
+            at = end;
+        }
+    }
+    return Prefetch(std::make_unique<Prefetch::Impl>(std::move(pieces), pages == Pages::own_huge));
+}
+
+void File::prefetch(const std::function<bool(uint64_t done, uint64_t total)> &progress, Pages pages) const {
+    start_prefetch(pages).wait(progress);
 }
 
 }  // namespace ridge::gguf

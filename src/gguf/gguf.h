@@ -69,6 +69,32 @@ struct Tensor {
     uint64_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
 };
 
+// Which memory the weights lie in.
+enum class Pages : uint8_t {
+    file,       // the file's pages, as the system reads them
+    file_huge,  // the file's, asking for pages of 2 MiB; see Mapping::prefer_huge_pages
+    own_huge,   // a copy in pages of 2 MiB: memory of this process beside the file's pages; see Mapping::copy
+};
+
+// Tensor data on its way into memory. Ends early when destroyed.
+class Prefetch {
+  public:
+    Prefetch(Prefetch &&) noexcept;
+    Prefetch &operator=(Prefetch &&) noexcept;
+    ~Prefetch();
+
+    // Returns when all is there. `progress(done, total)` in bytes, called on this thread piece by piece; where it
+    // answers false, wait returns false (unless all is there) and the rest may stay away. Throws what Mapping::load
+    // throws.
+    bool wait(const std::function<bool(uint64_t done, uint64_t total)> &progress);
+
+  private:
+    friend class File;
+    struct Impl;
+    explicit Prefetch(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
 class File {
   public:
     // Opens `path`, and every other part where the name is that of a split set (NAME-00001-of-00003.gguf, any part may
@@ -101,8 +127,11 @@ class File {
     std::span<const Tensor> tensors() const;
     const Tensor *find_tensor(std::string_view name) const;  // nullptr where absent
 
-    // Asks the kernel to bring the tensor data into memory; `progress(done, total)` in bytes, false stops it.
-    void prefetch(const std::function<bool(uint64_t done, uint64_t total)> &progress) const;
+    // Begins to bring the tensor data into memory, in threads of its own. The file must outlive it.
+    Prefetch start_prefetch(Pages pages = Pages::file_huge) const;
+    // The same, and waits for it.
+    void prefetch(const std::function<bool(uint64_t done, uint64_t total)> &progress,
+                  Pages pages = Pages::file_huge) const;
 
   private:
     struct Impl;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -140,6 +141,43 @@ TEST(CpuExecutable, TwoOfOneBackendFromTwoThreads) {
     repeat(*run_one, one.b.step);
     other.join();
     EXPECT_EQ(one.values(), two.values());
+}
+
+// Workers' scratch is one for all executables, and grows with them while others run.
+TEST(CpuExecutable, ScratchGrowsWhileAnotherRuns) {
+    static constexpr auto fill = [](const LaunchView &view, uint32_t tile, std::byte *scratch, size_t bytes) {
+        std::memset(scratch, static_cast<int>(tile), bytes);
+        float sum = 0;
+        for (size_t i = 0; i < bytes; i += 1024) sum += static_cast<float>(std::to_integer<int>(scratch[i]));
+        const Add &op = std::get<Add>(view.op);
+        view.ptr<float>(op.out)[tile] = sum;
+    };
+    const auto count = [](const LaunchView &) { return 64u; };
+    Kernel small{.name = "small", .op = kind<Add>(), .tile = {.count = count}};
+    Kernel large = small;
+    constexpr size_t kSmall = 4096, kLarge = size_t{5} << 20;
+    small.tile.scratch_bytes = kSmall, large.tile.scratch_bytes = kLarge;
+    small.tile.run = [](const LaunchView &v, uint32_t t, std::byte *s) { fill(v, t, s, kSmall); };
+    large.tile.run = [](const LaunchView &v, uint32_t t, std::byte *s) { fill(v, t, s, kLarge); };
+
+    const auto cpu = make_cpu_backend({.threads = 2});
+    Bench a = bench(1), b = bench(1);
+    for (Bench *x : {&a, &b}) {
+        const ValueId in = x->value(64), out = x->value(64);
+        x->program.nodes.push_back({Add{in, in, out}, 0, 0});
+        x->bindings.limits = x->step.limits();
+    }
+    const auto first = cpu->compile(a.program, a.bindings, {{&small, 0}});
+    std::thread other([&] {
+        for (int i = 0; i < 200; i++) first->run(a.step);
+    });
+    const auto second = cpu->compile(b.program, b.bindings, {{&large, 0}});
+    for (int i = 0; i < 5; i++) second->run(b.step);
+    other.join();
+    for (uint32_t t = 0; t < 64; t++) {
+        EXPECT_EQ(a.floats(static_cast<ValueId>(1))[t], static_cast<float>(t * kSmall / 1024));
+        EXPECT_EQ(b.floats(static_cast<ValueId>(1))[t], static_cast<float>(t * kLarge / 1024));
+    }
 }
 
 TEST(CpuExecutable, NoLaunchesIsNothing) {

@@ -67,6 +67,37 @@ TEST_F(FakeMachine, SiblingsCountOnce) {
     EXPECT_EQ(read({7, 3, 6, 2}).processors, (std::vector<int>{2, 3, 6, 7}));
 }
 
+TEST_F(FakeMachine, OneOfEachCoreIsPreferred) {
+    for (int c = 0; c < 8; c++) siblings(c, std::to_string(c / 2 * 2) + "-" + std::to_string(c / 2 * 2 + 1));
+    EXPECT_EQ(read({0, 1, 2, 3, 4, 5, 6, 7}).preferred, (std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7}));
+    EXPECT_EQ(read({1, 2, 3, 7}).preferred, (std::vector<int>{1, 2, 7, 3}));
+    EXPECT_EQ(read({}).preferred, std::vector<int>{0});
+}
+
+// Four fast cores of two threads (0 to 7) and four slow ones (8 to 11), each told by one kind of file.
+TEST_F(FakeMachine, FastCoresArePreferred) {
+    for (int c = 0; c < 8; c++) siblings(c, std::to_string(c / 2 * 2) + "-" + std::to_string(c / 2 * 2 + 1));
+    for (int c = 8; c < 12; c++) siblings(c, std::to_string(c));
+    const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const std::vector<int> fast_first = {0, 2, 4, 6, 8, 9, 10, 11, 1, 3, 5, 7};
+    file("/sys/devices/cpu_core/cpus", "0-7\n");
+    EXPECT_EQ(read(all).preferred, fast_first);
+    EXPECT_EQ(read(all).default_threads(), 8u);
+    file("/sys/devices/cpu_core/cpus", "4-11\n");
+    EXPECT_EQ(read(all).preferred, (std::vector<int>{4, 6, 8, 9, 10, 11, 0, 2, 5, 7, 1, 3}));
+    // What the kernel says of the capacity counts more.
+    const auto cpu = [](int c) { return "/sys/devices/system/cpu/cpu" + std::to_string(c); };
+    for (int c : all) file(cpu(c) + "/cpu_capacity", c < 8 ? "1024\n" : "400\n");
+    EXPECT_EQ(read(all).preferred, fast_first);
+}
+
+TEST_F(FakeMachine, FastClocksArePreferred) {
+    for (int c = 0; c < 4; c++)
+        file("/sys/devices/system/cpu/cpu" + std::to_string(c) + "/cpufreq/cpuinfo_max_freq",
+             c == 2 ? "5200000\n" : "4000000\n");
+    EXPECT_EQ(read({0, 1, 2, 3}).preferred, (std::vector<int>{2, 0, 1, 3}));
+}
+
 TEST_F(FakeMachine, QuotaV2RoundsUp) {
     file("/proc/self/cgroup", "0::/\n");
     file("/sys/fs/cgroup/cpu.max", "150000 100000\n");

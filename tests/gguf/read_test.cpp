@@ -1,9 +1,13 @@
 // Well-formed files: every value and tensor as it was put in; look-ups and what they say; large files open at once.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "gguf/printable.h"
@@ -181,6 +185,82 @@ TEST(GgufRead, PrefetchReportsUpToTheEndAndStopsWhenTold) {
     f.prefetch([&](uint64_t, uint64_t) { return ++calls < 2; });
     EXPECT_EQ(calls, 2);
     f.prefetch({});
+}
+
+// All of the tensor data is in memory afterwards and says what the file says, in whichever pages; so does the metadata.
+TEST(GgufRead, PrefetchBringsEveryPage) {
+    const TempDir dir;
+    RawFile raw = valid_file();
+    raw.data.clear();
+    constexpr uint64_t kBytes = (uint64_t{80} << 20) + 12340;  // ends within a page
+    raw.tensors = {{"t", {kBytes / 4}, kTensorF32, 0, {}, {}}};
+    const Built b = raw.build();
+    const auto path = dir.put("p.gguf", b.bytes);
+    {
+        std::ofstream out(path, std::ios::app | std::ios::binary);
+        std::vector<uint32_t> piece(kBytes / 4 / 5);
+        for (int p = 0; p < 5; p++) {
+            for (size_t i = 0; i < piece.size(); i++) piece[i] = static_cast<uint32_t>(i * 2654435761u + p);
+            out.write(reinterpret_cast<const char *>(piece.data()), static_cast<std::streamsize>(piece.size() * 4));
+        }
+    }
+    for (Pages pages : {Pages::file, Pages::file_huge, Pages::own_huge}) {
+        const File f = File::open(path);
+        uint64_t calls = 0;
+        f.prefetch([&](uint64_t, uint64_t) { return ++calls > 0; }, pages);
+        EXPECT_GE(calls, 5u);
+        const Tensor &t = *f.find_tensor("t");
+        ASSERT_EQ(t.bytes, kBytes);
+        EXPECT_EQ((reinterpret_cast<uintptr_t>(t.data) - t.offset) % (2 << 20), 0u);
+        const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+        const auto first = reinterpret_cast<uintptr_t>(t.data) / page * page;
+        const size_t bytes = reinterpret_cast<uintptr_t>(t.data) + t.bytes - first;
+        std::vector<unsigned char> present((bytes + page - 1) / page);
+        ASSERT_EQ(mincore(reinterpret_cast<void *>(first), bytes, present.data()), 0);
+        EXPECT_TRUE(std::all_of(present.begin(), present.end(), [](unsigned char c) { return (c & 1) != 0; }));
+        size_t wrong = 0;
+        const auto *values = reinterpret_cast<const uint32_t *>(t.data);
+        const size_t each = kBytes / 4 / 5;
+        for (size_t i = 0; i < 5 * each; i++)
+            wrong += values[i] != static_cast<uint32_t>(i % each * 2654435761u + i / each);
+        EXPECT_EQ(wrong, 0u);
+        EXPECT_EQ(f.get_string("general.architecture"), "llama");
+    }
+}
+
+TEST(GgufRead, ACopyIsThisProcessesOwn) {
+    const TempDir dir;
+    RawFile raw;
+    raw.tensors = {{"t", {1u << 20}, kTensorF32, 0, {}, {}}};  // 4 MiB
+    const Built b = raw.build();
+    const auto path = dir.put("p.gguf", b.bytes + std::string(size_t{4} << 20, 'a'));
+    const File mapped = File::open(path), copied = File::open(path);
+    mapped.prefetch({}, Pages::file);
+    copied.prefetch({}, Pages::own_huge);
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('b').flush();
+    const auto last = [](const File &f) { return std::to_integer<char>(f.find_tensor("t")->data[(4 << 20) - 1]); };
+    EXPECT_EQ(last(mapped), 'b');
+#if defined(__linux__)
+    EXPECT_EQ(last(copied), 'a');
+#endif
+}
+
+TEST(GgufRead, PrefetchOfAFileThatBecameShorterIsAnError) {
+    const TempDir dir;
+    RawFile raw;
+    raw.tensors = {{"t", {10u << 20}, kTensorF32, 0, {}, {}}};  // 40 MiB
+    const Built b = raw.build();
+    const auto path = dir.put("p.gguf", b.bytes);
+    std::filesystem::resize_file(path, b.bytes.size() + (uint64_t{40} << 20));
+    const File f = File::open(path);
+    std::filesystem::resize_file(path, b.bytes.size() + (uint64_t{20} << 20));
+    for (Pages pages : {Pages::file, Pages::file_huge, Pages::own_huge}) try {
+            f.prefetch({}, pages);
+            ADD_FAILURE() << "loaded";
+        } catch (const Error &e) {
+            EXPECT_EQ(e.kind(), ErrorKind::file);
+            EXPECT_NE(std::string(e.what()).find("became shorter"), std::string::npos);
+        }
 }
 
 // The header of a 30B model: 151,936 tokens and merges, 579 tensors, 20 GB of data that take no room on the disk.

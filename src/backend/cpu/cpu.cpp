@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
+#include "backend/cpu/ahead.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/topology.h"
@@ -54,97 +57,201 @@ std::shared_ptr<void> allocate_zeroed(size_t bytes) {
     return {p, [](void *q) { std::free(q); }};
 }
 
+// What the system says, as old as `age` at most: to ask takes 0.3 ms, and a session allocates the state of every
+// layer.
+cpu::Memory recent_memory(std::chrono::milliseconds age) {
+    using Clock = std::chrono::steady_clock;
+    static std::mutex mutex;
+    static cpu::Memory memory;
+    static Clock::time_point read;
+    const std::lock_guard lock(mutex);
+    if (const Clock::time_point now = Clock::now(); memory.total == 0 || now - read >= age) {
+        memory = cpu::read_memory();
+        read = now;
+    }
+    return memory;
+}
+
 // Free bytes that no large block will take when it is touched. What the process has present may be other memory than
 // large blocks: then this is too high by that much.
-uint64_t unpromised() {
-    const cpu::Memory m = cpu::read_memory();
+uint64_t unpromised(std::chrono::milliseconds age) {
+    const cpu::Memory m = recent_memory(age);
     const uint64_t large = large_bytes, untouched = large - std::min(large, m.present);
     return m.free - std::min(m.free, untouched);
 }
 
+// The threads and what each keeps for all executables. Each allocates its own scratch, so that it lies near its
+// processor on machines with several memories.
+class Team {
+  public:
+    Team(unsigned threads, const cpu::Topology &topology)
+        : pool_(threads, topology.at_once(), topology.preferred), scratch_(pool_.size()) {}
+
+    cpu::ThreadPool &pool() { return pool_; }
+    const cpu::ThreadPool &pool() const { return pool_; }
+    std::byte *scratch(unsigned worker) const { return static_cast<std::byte *>(scratch_[worker].get()); }
+
+    // Scratch of at least so many bytes from now on.
+    void reserve(size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        if (bytes <= bytes_) return;
+        std::atomic<bool> failed{false};
+        pool_.run([&](unsigned worker) {
+            if (std::shared_ptr<void> p = allocate_zeroed(bytes))
+                scratch_[worker] = std::move(p);
+            else
+                failed = true;
+        });
+        if (failed)
+            fail(ErrorKind::limit, "no memory for the {} scratch buffers of {}; use fewer threads", pool_.size(),
+                 mebibytes(bytes));
+        bytes_ = bytes;
+    }
+
+  private:
+    cpu::ThreadPool pool_;
+    std::mutex mutex_;
+    size_t bytes_ = 0;
+    std::vector<std::shared_ptr<void>> scratch_;  // of each worker; replaced only inside pool_.run
+};
+
 class CpuExecutable final : public Executable {
   public:
-    CpuExecutable(cpu::ThreadPool &pool, const Program &program, const Bindings &bindings, std::vector<Launch> launches)
-        : pool_(pool),
+    CpuExecutable(Team &team, const Program &program, const Bindings &bindings, std::vector<Launch> launches)
+        : team_(team),
+          placement_(program.levers.has(Lever::apart) ? cpu::Placement::apart : cpu::Placement::free),
           program_(program),
           bindings_(bindings),
           launches_(std::move(launches)),
-          taken_(launches_.size() * pool.size()) {
-        size_t bytes = 0;
+          taken_(2 * team.pool().size()) {
+        size_t bytes = 0, shared = 0;
         for (const Launch &l : launches_) {
             RIDGE_ASSERT(l.kernel != nullptr && l.kernel->op == program_.nodes[l.node].op.index());
-            bytes = std::max(bytes, l.kernel->tile.scratch_bytes);
+            const Tile &tile = l.kernel->tile;
+            bytes = std::max(bytes, tile.scratch_bytes);
+            if (tile.shared_bytes)
+                shared = std::max(shared, tile.shared_bytes(program_, program_.nodes[l.node].op, bindings_.limits));
         }
-        for (unsigned w = 0; w < pool_.size(); w++) {
-            scratch_.push_back(allocate_zeroed(bytes));
-            if (!scratch_.back())
-                fail(ErrorKind::limit, "no memory for the {} scratch buffers of {}; use fewer threads", pool_.size(),
-                     mebibytes(bytes));
-        }
+        if (shared > 0) shared_ = allocate_zeroed(shared);  // without it rows do without
+        team_.reserve(bytes);
+        next_known_.assign(launches_.size(), launches_.size());
+        if (!program_.levers.has(Lever::ahead)) return;
+        for (size_t i = launches_.size(), next = i; i-- > 0;)
+            next_known_[i] = next = cpu::Ahead::knows(launches_[i], op(i)) ? i : next;
     }
 
     void run(const StepBuffer &step) override {
         const StepView view = step.view();
         for (Taken &t : taken_) t.tiles.store(0, std::memory_order_relaxed);
-        pool_.run([&](unsigned worker) { walk(view, worker); });
+        team_.pool().run([&](unsigned worker) { walk(view, worker); }, placement_);
     }
 
   private:
+    struct alignas(64) Taken {
+        std::atomic<uint32_t> tiles{0};
+    };
+    // The launch whose weights a worker fetches ahead.
+    struct Target {
+        size_t launch = static_cast<size_t>(-1);
+        cpu::Ahead weights;
+    };
+
     // Every worker walks all launches and decides alike about barriers. A launch of a single tile is worker 0's, so
     // between two such launches there is nothing to wait for.
     void walk(const StepView &step, unsigned worker) {
-        auto *scratch = static_cast<std::byte *>(scratch_[worker].get());
+        cpu::ThreadPool &pool = team_.pool();
+        std::byte *scratch = team_.scratch(worker);
+        Taken *taken = &taken_[0], *other = &taken_[pool.size()];
         uint32_t before = 0;  // tiles of the last launch that had any
+        Target ahead;
         for (size_t i = 0; i < launches_.size(); i++) {
-            const LaunchView view{program_, program_.nodes[launches_[i].node].op, bindings_, step};
+            const LaunchView view = view_of(i, step);
             const Tile &tile = launches_[i].kernel->tile;
             const uint32_t count = tile.count(view);
             if (count == 0) continue;
-            if (before > 1 || (before == 1 && count > 1)) pool_.barrier();
+            if (before > 1 || (before == 1 && count > 1)) wait(step, i, worker, ahead);
             before = count;
             if (count == 1) {
                 if (worker == 0) tile.run(view, 0, scratch);
                 continue;
             }
-            // Neighbouring tiles read neighbouring memory, so each worker has a stretch of them; whoever is done early
-            // takes from the stretches of the others.
-            const auto workers = static_cast<uint32_t>(pool_.size());
-            for (uint32_t k = 0; k < workers; k++) {
-                const uint32_t owner = (worker + k) % workers;
-                const auto start = [&](uint32_t w) { return static_cast<uint32_t>(uint64_t{count} * w / workers); };
-                const uint32_t first = start(owner), end = start(owner + 1);
-                std::atomic<uint32_t> &taken = taken_[i * workers + owner].tiles;
-                if (taken.load(std::memory_order_relaxed) >= end - first) continue;  // spares others a busy line
-                for (uint32_t t; (t = first + taken.fetch_add(1, std::memory_order_relaxed)) < end;)
-                    tile.run(view, t, scratch);
-            }
+            // Nobody takes from the launch before any more, nor from the next one yet.
+            other[worker].tiles.store(0, std::memory_order_relaxed);
+            share(view, tile, count, taken, worker, scratch);
+            std::swap(taken, other);
         }
     }
 
-    cpu::ThreadPool &pool_;
+    const Op &op(size_t launch) const { return program_.nodes[launches_[launch].node].op; }
+    LaunchView view_of(size_t launch, const StepView &step) const {
+        return {program_,
+                op(launch),
+                bindings_,
+                step,
+                static_cast<std::byte *>(shared_.get()),
+                static_cast<uint32_t>(team_.pool().size())};
+    }
+
+    static uint32_t start_of(uint32_t worker, uint32_t count, uint32_t workers) {
+        return static_cast<uint32_t>(uint64_t{count} * worker / workers);
+    }
+
+    // Waits before launch i, and meanwhile fetches weights for this launch or the first after it that has known ones.
+    void wait(const StepView &step, size_t i, unsigned worker, Target &ahead) {
+        cpu::ThreadPool &pool = team_.pool();
+        const size_t next = next_known_[i];
+        if (next == launches_.size() || step.tokens() > cpu::Ahead::kMostTokens) return pool.barrier(worker);
+        const LaunchView view = view_of(next, step);
+        pool.barrier(worker, [&] {
+            if (ahead.launch != next) {
+                const uint32_t count = launches_[next].kernel->tile.count(view);
+                ahead.launch = next;
+                ahead.weights.aim(view, start_of(worker, count, pool.size()), start_of(worker + 1, count, pool.size()));
+            }
+            return ahead.weights.step(view);
+        });
+    }
+
+    // Neighbouring tiles read neighbouring memory, so each worker has a stretch of them; whoever is done early takes
+    // from the stretches of the others.
+    void share(const LaunchView &view, const Tile &tile, uint32_t count, Taken *taken, unsigned worker,
+               std::byte *scratch) {
+        const auto workers = static_cast<uint32_t>(team_.pool().size());
+        for (uint32_t k = 0; k < workers; k++) {
+            const uint32_t owner = worker + k < workers ? worker + k : worker + k - workers;
+            const uint32_t first = start_of(owner, count, workers), end = start_of(owner + 1, count, workers);
+            std::atomic<uint32_t> &tiles = taken[owner].tiles;
+            if (tiles.load(std::memory_order_relaxed) >= end - first) continue;  // spares others a busy line
+            for (uint32_t t; (t = first + tiles.fetch_add(1, std::memory_order_relaxed)) < end;)
+                tile.run(view, t, scratch);
+        }
+    }
+
+    Team &team_;
+    const cpu::Placement placement_;
     const Program &program_;
     const Bindings &bindings_;
     const std::vector<Launch> launches_;
-    struct alignas(64) Taken {
-        std::atomic<uint32_t> tiles{0};
-    };
-    std::vector<Taken> taken_;  // of each launch and worker: how many tiles of its stretch somebody has
-    std::vector<std::shared_ptr<void>> scratch_;  // of each worker
+    std::vector<size_t> next_known_;  // per launch: it or the first after it whose weights can be fetched ahead
+    // Two sets of how many tiles of each worker's stretch somebody has, which launches use in turn: there is a barrier
+    // between two, so each worker clears its own of one while the other is in use, and the lines stay in its cache.
+    std::vector<Taken> taken_;
+    std::shared_ptr<void> shared_;  // by the workers, see Tile::shared_bytes
 };
 
 class CpuBackend final : public Backend {
   public:
     CpuBackend(std::string name, cpu::Topology topology, unsigned threads)
-        : name_(std::move(name)), topology_(std::move(topology)), pool_(threads, topology_.at_once()) {}
+        : name_(std::move(name)), topology_(std::move(topology)), team_(threads, topology_) {}
 
     DeviceInfo info() const override {
         const cpu::Memory memory = cpu::read_memory();
+        const unsigned threads = team_.pool().size();
         const std::string names = feature_names(features());
-        return {
-            name_,
-            fmt::format("{}, {} thread{} on {} core{}{}{}", topology_.model, pool_.size(), pool_.size() == 1 ? "" : "s",
-                        topology_.cores, topology_.cores == 1 ? "" : "s", names.empty() ? "" : ", ", names),
-            memory.total, memory.free};
+        return {name_,
+                fmt::format("{}, {} thread{} on {} core{}{}{}", topology_.model, threads, threads == 1 ? "" : "s",
+                            topology_.cores, topology_.cores == 1 ? "" : "s", names.empty() ? "" : ", ", names),
+                memory.total, memory.free};
     }
 
     std::span<const Kernel> kernels() const override { return cpu_kernels(); }
@@ -156,7 +263,12 @@ class CpuBackend final : public Backend {
             if ((f & bit) != 0) names += (names.empty() ? "" : " ") + std::string(text);
         };
         add(cpu::kAvx2, "avx2");
+        add(cpu::kAvxVnni, "avxvnni");
         add(cpu::kAvx512, "avx512vnni");
+        add(cpu::kAvx512Bf16, "avx512bf16");
+        add(cpu::kNeon, "neon");
+        add(cpu::kDotprod, "dotprod");
+        add(cpu::kI8mm, "i8mm");
         return names;
     }
 
@@ -167,10 +279,11 @@ class CpuBackend final : public Backend {
             fail(ErrorKind::limit, "{}: {} for {} do not fit: {} are free. A shorter context or a smaller model would",
                  name_, mebibytes(bytes), what, mebibytes(free));
         };
-        if (bytes >= kHugePage)
-            if (const uint64_t free = unpromised(); bytes > free) refuse(free);
+        using std::chrono::milliseconds;
+        if (bytes >= kHugePage && bytes > unpromised(milliseconds(50)))
+            if (const uint64_t free = unpromised(milliseconds(0)); bytes > free) refuse(free);
         std::shared_ptr<void> owner = allocate_zeroed(bytes);
-        if (!owner) refuse(unpromised());
+        if (!owner) refuse(unpromised(milliseconds(0)));
         const auto address = reinterpret_cast<uint64_t>(owner.get());
         return {address, bytes, std::move(owner)};
     }
@@ -192,13 +305,13 @@ class CpuBackend final : public Backend {
 
     std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,
                                         std::vector<Launch> launches) override {
-        return std::make_unique<CpuExecutable>(pool_, program, bindings, std::move(launches));
+        return std::make_unique<CpuExecutable>(team_, program, bindings, std::move(launches));
     }
 
   private:
     const std::string name_;
     const cpu::Topology topology_;
-    cpu::ThreadPool pool_;
+    Team team_;
 };
 
 }  // namespace
@@ -211,8 +324,11 @@ std::span<const Kernel> cpu_kernels() {
         };
         add({cpu::kContractPortable, cpu::kQuantizePortable, cpu::kOpsPlain, cpu::kOpsPortable});
 #if defined(__x86_64__)
-        add({cpu::kContractAvx2, cpu::kQuantizeAvx2, cpu::kOpsAvx2});
-        add({cpu::kContractAvx512, cpu::kQuantizeAvx512, cpu::kOpsAvx512});
+        add({cpu::kContractAvx2, cpu::kContractAvxVnni, cpu::kQuantizeAvx2, cpu::kOpsAvx2});
+        add({cpu::kContractAvx512Bf16, cpu::kContractAvx512, cpu::kQuantizeAvx512, cpu::kOpsAvx512});
+#elif defined(__aarch64__)
+        add({cpu::kContractNeon, cpu::kQuantizeNeon, cpu::kOpsNeon});
+        add({cpu::kContractDotprod, cpu::kContractI8mm});
 #endif
         return r;
     }();

@@ -1,8 +1,14 @@
 #include "backend/cpu/pool.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -20,11 +26,15 @@ void pause() {
 #endif
 }
 
-// A pause is 40 to 140 cycles on x86: 30 to 100 microseconds in all.
-constexpr unsigned kSpins = 2000;
-constexpr unsigned kSpinsCrowded = 8;
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+constexpr microseconds kSpinBarrier{100}, kSpinRound{1000};
+constexpr microseconds kYield{20};  // to yield takes 0.5 us where nobody takes the processor
+// Between two looks at the clock: a pause is 10 to 50 ns, so the waits that end by themselves never look at it.
+constexpr unsigned kPauses = 64, kPausesCrowded = 8;
+constexpr unsigned kNear = 4;  // most threads that share a line for arriving and polling
 
-// Rounds and phases wrap around; only equality is asked of them.
+// Rounds and phases wrap around; only equality is asked of them. notify_all calls the kernel only where somebody waits.
 void advance(std::atomic<int> &counter) {
     counter.fetch_add(1, std::memory_order_release);
     counter.notify_all();
@@ -50,8 +60,42 @@ class BlockSignals {
 
 }  // namespace
 
-ThreadPool::ThreadPool(unsigned threads, unsigned processors)
-    : size_(threads > 0 ? threads : 1), spins_(size_ <= processors ? kSpins : kSpinsCrowded) {
+int current_processor() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+bool move_off(std::span<const int> taken, std::span<const int> order) {
+#if defined(__linux__)
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0) return false;  // a machine of more than 1024 processors
+    const auto free = [&](int c) {
+        return c >= 0 && c < CPU_SETSIZE && CPU_ISSET(static_cast<size_t>(c), &mask) &&
+               std::find(taken.begin(), taken.end(), c) == taken.end();
+    };
+    const auto target = std::find_if(order.begin(), order.end(), free);
+    if (target == order.end()) return false;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(*target), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) return false;
+    sched_setaffinity(0, sizeof mask, &mask);
+    return true;
+#else
+    static_cast<void>(taken), static_cast<void>(order);
+    return false;
+#endif
+}
+
+ThreadPool::ThreadPool(unsigned threads, unsigned at_once, std::vector<int> order)
+    : size_(threads > 0 ? threads : 1),
+      crowded_(size_ > at_once),
+      order_(std::move(order)),
+      phase_(size_ <= kNear ? &barrier_.near_phase : &barrier_.far_phase),
+      seats_(size_) {
     threads_.reserve(size_ - 1);
     const BlockSignals block;
     try {
@@ -70,28 +114,72 @@ ThreadPool::~ThreadPool() {
     for (std::thread &t : threads_) t.join();
 }
 
-void ThreadPool::wait_while(const std::atomic<int> &value, int old) const {
-    for (unsigned i = 0; i < spins_; i++) {
-        if (value.load(std::memory_order_acquire) != old) return;
+void ThreadPool::wait_while(const std::atomic<int> &value, int old, unsigned worker, microseconds spin) {
+    Clock::time_point start;
+    for (unsigned i = 1; value.load(std::memory_order_acquire) == old; i++) {
         pause();
+        if (crowded_ && i == kPausesCrowded) break;
+        if (i % kPauses != 0) continue;
+        const Clock::time_point now = Clock::now();
+        if (i == kPauses) {
+            start = now;
+            // Who is waited for may be waiting for this processor.
+            const bool apart = placement_.load(std::memory_order_relaxed) == Placement::apart;
+            if (apart && shares_processor(worker) && !part(worker)) break;
+        } else if (now - start >= spin) {
+            break;
+        } else if (now - start >= kSpinBarrier) {
+            // A long wait goes on only as long as nobody else wants the processor.
+            std::this_thread::yield();
+            if (Clock::now() - now >= kYield) break;
+        }
     }
-    value.wait(old, std::memory_order_acquire);
+    if (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-void ThreadPool::barrier() {
-    const int phase = phase_.load(std::memory_order_acquire);
-    // broken_ is set before phase_ moves: either it is seen here, or the phase seen here is one that will pass.
-    if (broken_.load(std::memory_order_acquire)) throw Aborted{};
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<int>(size_)) {
-        arrived_.store(0, std::memory_order_relaxed);
-        advance(phase_);
-    } else {
-        wait_while(phase_, phase);
-    }
-    if (broken_.load(std::memory_order_acquire)) throw Aborted{};
+bool ThreadPool::shares_processor(unsigned worker) const {
+    const int here = current_processor();
+    for (unsigned w = 0; w < size_; w++)
+        if (w != worker && seats_[w].processor.load(std::memory_order_relaxed) == here && here >= 0) return true;
+    return false;
+}
+
+// Only the pool's own threads move: the caller's place is the business of its program.
+bool ThreadPool::part(unsigned worker) {
+    if (worker == 0) return false;
+    std::array<int, 256> taken{};
+    size_t n = 0;
+    for (unsigned w = 0; w < size_ && n < taken.size(); w++)
+        if (w != worker) taken[n++] = seats_[w].processor.load(std::memory_order_relaxed);
+    if (!move_off(std::span(taken).first(n), order_)) return false;
+    take_seat(worker);
+    return true;
+}
+
+void ThreadPool::take_seat(unsigned worker) {
+    if (placement_.load(std::memory_order_relaxed) == Placement::apart)
+        seats_[worker].processor.store(current_processor(), std::memory_order_relaxed);
+}
+
+bool ThreadPool::arrive(unsigned worker) {
+    Barrier &b = barrier_;
+    // broken is set before the phase moves: either it is seen here, or the phase that barrier() saw is one that passes.
+    if (b.broken.load(std::memory_order_acquire)) throw Aborted{};
+    take_seat(worker);
+    if (b.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 != static_cast<int>(size_)) return false;
+    b.arrived.store(0, std::memory_order_relaxed);
+    advance(*phase_);
+    if (b.broken.load(std::memory_order_acquire)) throw Aborted{};
+    return true;
+}
+
+void ThreadPool::leave(unsigned worker, int phase) {
+    wait_while(*phase_, phase, worker, kSpinBarrier);
+    if (barrier_.broken.load(std::memory_order_acquire)) throw Aborted{};
 }
 
 void ThreadPool::work(unsigned worker) {
+    take_seat(worker);
     try {
         call_(fn_, worker);
     } catch (const Aborted &) {
@@ -100,15 +188,15 @@ void ThreadPool::work(unsigned worker) {
             const std::lock_guard lock(error_mutex_);
             if (!error_) error_ = std::current_exception();
         }
-        broken_.store(true, std::memory_order_release);
-        advance(phase_);
+        barrier_.broken.store(true, std::memory_order_release);
+        advance(*phase_);
     }
 }
 
 void ThreadPool::loop(unsigned worker) {
     int seen = 0;
     while (true) {
-        wait_while(round_, seen);
+        wait_while(round_, seen, worker, kSpinRound);
         seen = round_.load(std::memory_order_acquire);
         if (stop_) return;
         work(worker);
@@ -116,17 +204,18 @@ void ThreadPool::loop(unsigned worker) {
     }
 }
 
-void ThreadPool::run_erased(Call call, void *fn) {
+void ThreadPool::run_erased(Call call, void *fn, Placement placement) {
     const std::lock_guard lock(turn_);
     call_ = call;
     fn_ = fn;
+    placement_.store(placement, std::memory_order_relaxed);
     error_ = nullptr;
-    broken_.store(false, std::memory_order_relaxed);
-    arrived_.store(0, std::memory_order_relaxed);
+    barrier_.broken.store(false, std::memory_order_relaxed);
+    barrier_.arrived.store(0, std::memory_order_relaxed);
     pending_.store(static_cast<int>(size_) - 1, std::memory_order_relaxed);
     advance(round_);
     work(0);
-    for (int left; (left = pending_.load(std::memory_order_acquire)) != 0;) wait_while(pending_, left);
+    for (int left; (left = pending_.load(std::memory_order_acquire)) != 0;) wait_while(pending_, left, 0, kSpinBarrier);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 

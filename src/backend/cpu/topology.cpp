@@ -22,6 +22,14 @@
 #endif
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#if !defined(HWCAP2_I8MM)  // headers before Linux 5.6
+#define HWCAP2_I8MM (1 << 13)
+#endif
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace ridge {
@@ -109,6 +117,26 @@ double read_quota(const std::string &root) {
     return quota;
 }
 
+// How fast a processor is, to compare with others of the same machine: what the kernel says of its capacity (all of
+// 64-bit ARM, x86 since 6.12), else whether it is of the fast kind of a hybrid Intel machine, else its highest clock.
+// 0: unknown.
+class Speeds {
+  public:
+    explicit Speeds(const std::string &root)
+        : folder_(root + "/sys/devices/system/cpu/cpu"),
+          fast_(parse_cpu_list(read_file(root + "/sys/devices/cpu_core/cpus").value_or(""))) {}
+    int64_t of(int processor) const {
+        const std::string folder = folder_ + std::to_string(processor);
+        if (const auto capacity = read_number(folder + "/cpu_capacity")) return *capacity;
+        if (!fast_.empty()) return std::binary_search(fast_.begin(), fast_.end(), processor) ? 2 : 1;
+        return read_number(folder + "/cpufreq/cpuinfo_max_freq").value_or(0);
+    }
+
+  private:
+    std::string folder_;
+    std::vector<int> fast_;
+};
+
 std::string read_model(const std::string &root) {
     const std::string text = read_file(root + "/proc/cpuinfo").value_or("");
     for (const char *key : {"model name", "Model"})
@@ -165,14 +193,27 @@ Topology read_topology(const std::string &root, std::vector<int> processors) {
     std::sort(t.processors.begin(), t.processors.end());
     // A core counts once: for the lowest of its siblings that we may use.
     t.cores = 0;
+    const Speeds speeds(root);
+    struct Place {
+        ptrdiff_t sibling;  // how many of its core come before it
+        int64_t speed;
+        int processor;
+    };
+    std::vector<Place> places;
     for (int c : t.processors) {
         const std::string file =
             root + "/sys/devices/system/cpu/cpu" + std::to_string(c) + "/topology/thread_siblings_list";
-        bool first = true;
-        for (int s : parse_cpu_list(read_file(file).value_or("")))
-            if (s < c && std::binary_search(t.processors.begin(), t.processors.end(), s)) first = false;
-        t.cores += first ? 1 : 0;
+        const std::vector<int> siblings = parse_cpu_list(read_file(file).value_or(""));
+        const auto before = std::count_if(siblings.begin(), siblings.end(), [&](int s) {
+            return s < c && std::binary_search(t.processors.begin(), t.processors.end(), s);
+        });
+        t.cores += before == 0 ? 1 : 0;
+        places.push_back({before, speeds.of(c), c});
     }
+    std::stable_sort(places.begin(), places.end(), [](const Place &a, const Place &b) {
+        return a.sibling != b.sibling ? a.sibling < b.sibling : a.speed > b.speed;
+    });
+    for (const Place &p : places) t.preferred.push_back(p.processor);
     t.quota = read_quota(root);
     t.model = read_model(root);
     return t;
@@ -223,21 +264,60 @@ Memory read_memory(const std::string &root) {
 
 }  // namespace cpu
 
+#if defined(__aarch64__)
+namespace {
+// What the kernel lets this process use.
+struct ArmFeatures {
+#if defined(__APPLE__)
+    static bool has(const char *name) {
+        int value = 0;
+        size_t bytes = sizeof(value);
+        return sysctlbyname(name, &value, &bytes, nullptr, 0) == 0 && value != 0;
+    }
+    bool dotprod = has("hw.optional.arm.FEAT_DotProd"), i8mm = has("hw.optional.arm.FEAT_I8MM");
+#elif defined(__linux__)
+    bool dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0, i8mm = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+#else
+    bool dotprod = false, i8mm = false;
+#endif
+};
+}  // namespace
+#endif
+
+namespace {
+
 // __builtin_cpu_supports asks the operating system (XGETBV) as well as the processor.
-Features cpu_features() {
+Features detect_features() {
     Features f = 0;
+#if defined(__aarch64__)
+    const ArmFeatures arm;
+    f |= cpu::kNeon;
+    if (arm.dotprod) f |= cpu::kDotprod;
+    if (arm.dotprod && arm.i8mm) f |= cpu::kI8mm;
+#endif
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
         __builtin_cpu_supports("popcnt") && f16c)
         f |= cpu::kAvx2;
+    // Leaf 7.1, which not every compiler's __builtin_cpu_supports knows. It needs no state but AVX's.
+    if ((f & cpu::kAvx2) != 0 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << 4) != 0) f |= cpu::kAvxVnni;
     if ((f & cpu::kAvx2) != 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vnni"))
         f |= cpu::kAvx512;
+    if ((f & cpu::kAvx512) != 0 && __builtin_cpu_supports("avx512bf16")) f |= cpu::kAvx512Bf16;
 #endif
     return f;
+}
+
+}  // namespace
+
+// Asked once: a virtual machine traps on CPUID, which takes some 30 us, and every plan asks for every node.
+Features cpu_features() {
+    static const Features features = detect_features();
+    return features;
 }
 
 }  // namespace ridge

@@ -16,8 +16,11 @@ namespace ridge::cpu {
 struct Topology {
     std::vector<int> processors;  // logical ones this process may run on, ascending; never empty
     unsigned cores = 1;           // physical cores among them
-    double quota = 0;             // processors' worth of time per period; 0: unlimited
-    std::string model;            // "AMD EPYC"
+    // The processors in the order in which threads should take them: one of every core, the fast cores of a hybrid
+    // machine first, then the siblings in the same order.
+    std::vector<int> preferred;
+    double quota = 0;   // processors' worth of time per period; 0: unlimited
+    std::string model;  // "AMD EPYC"
 
     // One thread for each core that can really run: SMT siblings share the units that kernels saturate.
     unsigned default_threads() const;
