@@ -72,6 +72,30 @@ FN void prepare(const float *x_scale, const int16_t *x_sums, uint32_t blocks, in
     } else {
         _mm512_store_si512(to.minus_excess, _mm512_mullo_epi32(total, _mm512_set1_epi32(-offset)));
     }
+#elif defined(RIDGE_ISA_AVX2)
+    const __m256i some = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(blocks)),
+                                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const __m256 scale = _mm256_maskload_ps(x_scale, some);
+    _mm256_store_ps(to.x_scale, scale);
+    const __m256i sums = _mm256_maskload_epi32(reinterpret_cast<const int *>(x_sums), some);  // two in each
+    __m256i total[2];
+    if constexpr (kHalves) {
+        total[0] = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(sums));
+        total[1] = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(sums, 1));
+    } else {
+        total[0] = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+    }
+    for (uint32_t i = 0; i < (kHalves ? 2 : 1); i++) {
+        if constexpr (kBias) {
+            const auto first = static_cast<int>(4 * i);
+            const __m256i twice = _mm256_add_epi32(_mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), _mm256_set1_epi32(first));
+            const __m256 by = kHalves ? _mm256_permutevar8x32_ps(scale, twice) : scale;
+            _mm256_store_ps(to.scaled_total + 8 * i, _mm256_mul_ps(by, _mm256_cvtepi32_ps(total[i])));
+        } else {
+            _mm256_store_si256(reinterpret_cast<__m256i *>(to.minus_excess + 8 * i),
+                               _mm256_mullo_epi32(total[i], _mm256_set1_epi32(-offset)));
+        }
+    }
 #else
     for (uint32_t b = 0; b < blocks; b++) {
         to.x_scale[b] = x_scale[b];
@@ -198,7 +222,7 @@ void run_stream(const LaunchView &view, uint32_t tile, std::byte *scratch) {
 
 // ---- Many tokens
 
-constexpr uint32_t kListed = 512;  // output rows taken at a time
+constexpr uint32_t kListed = 256;  // output rows taken at a time: their codes (k bytes each) are to stay in L2
 
 // A chunk of sixteen rows, unpacked: four codes (+ offset) of each row side by side, as a dot of four wants them.
 struct Panel {
@@ -230,12 +254,20 @@ void unpack_panel(const Rows &rows, uint32_t first, uint32_t blocks, Panel &pane
     Isa::template interleave<F>(rows, first / kChunkBlocks, blocks, panel.codes);
     Scales<F>::load(rows, first, blocks, panel.scales);
 }
+// An instruction set whose products depend on the format has multiply_for<F>, others multiply<kHalves, kBias>.
+template <class Isa, Format F>
+constexpr auto multiply_of() {
+    if constexpr (requires { Isa::template multiply_for<F>; })
+        return Isa::template multiply_for<F>;
+    else
+        return Isa::template multiply<Decode<F>::group == 16, Decode<F>::has_bias>;
+}
 template <class Isa>
 constexpr ByFormat<MatrixFormat> matrix_table() {
     ByFormat<MatrixFormat> t = {};
 #define FORMAT(NAME, prefix, id, block, bytes, group, bias)                                                   \
     if constexpr (Isa::kFormats.has(Format::NAME))                                                            \
-        t.entry[id] = {unpack_panel<Isa, Format::NAME>, Isa::template multiply<group == 16, bias != 0>,       \
+        t.entry[id] = {unpack_panel<Isa, Format::NAME>, multiply_of<Isa, Format::NAME>(),                     \
                        Isa::template offset<Format::NAME>(), kChunk / block * bytes};
 #include "format/formats.def"
     return t;

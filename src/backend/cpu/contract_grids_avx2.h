@@ -1,0 +1,294 @@
+// With AVX2: Columns of the formats whose weights are entries of a grid, four or eight magnitudes that an index names,
+// with signs (or a delta) apart. Entries are looked up row by row, by scalar loads: eight rows' entries of four bytes
+// are a vector of codes, of eight bytes two. (vpgatherdd takes twice as long.) Indices longer than a byte are first put
+// together with vectors, sixteen bits each.
+#pragma once
+
+#include "backend/cpu/contract_columns_avx2.h"
+
+namespace ridge::cpu {
+inline namespace RIDGE_ISA {
+
+// Eight rows' entries, index(i) that of row i: of eight bytes ...
+struct TwoColumns {
+    __m256i first, second;
+};
+template <class Index>
+FN TwoColumns look_up8(u32 first_word, u32, Index index) {
+    const auto two = [&](u32 i) __attribute__((always_inline)) {
+        const auto entry = [&](u32 row) __attribute__((always_inline)) {
+            return _mm_loadl_epi64(
+                reinterpret_cast<const __m128i *>(dialect::table_words + first_word + 2 * size_t{index(row)}));
+        };
+        return _mm_unpacklo_epi64(entry(i), entry(i + 1));
+    };
+    const __m256 even = _mm256_castsi256_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(two(0)), two(4), 1));
+    const __m256 odd = _mm256_castsi256_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(two(2)), two(6), 1));
+    return {_mm256_castps_si256(_mm256_shuffle_ps(even, odd, 0x88)),
+            _mm256_castps_si256(_mm256_shuffle_ps(even, odd, 0xdd))};
+}
+// ... or of four.
+template <class Index>
+FN __m256i look_up4(u32 first_word, u32, Index index) {
+    const auto four = [&](u32 i) __attribute__((always_inline)) {
+        const auto entry = [&](u32 row) __attribute__((always_inline)) {
+            return _mm_cvtsi32_si128(static_cast<int>(dialect::table_words[first_word + size_t{index(row)}]));
+        };
+        return _mm_unpacklo_epi64(_mm_unpacklo_epi32(entry(i), entry(i + 1)),
+                                  _mm_unpacklo_epi32(entry(i + 2), entry(i + 3)));
+    };
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
+}
+
+// Indices of sixteen bits, put together once for a chunk.
+template <u32 kCount>
+struct Indices {
+    alignas(32) uint16_t of[8][kCount];
+    FN void store16(u32 row, u32 i, __m256i v) { _mm256_store_si256(reinterpret_cast<__m256i *>(of[row] + i), v); }
+};
+FN __m256i low_bytes16(const std::byte *p) { return _mm256_cvtepu8_epi16(load128(p)); }
+
+// -1 where the bit of a weight is set, four weights of each row from 4 j on; bit i of a row's dword is weight i.
+FN __m256i minus_where(__m256i bits, u32 j) {
+    const __m256i select = _mm256_set1_epi32(static_cast<int>(j % 2 == 0 ? 0x08040201u : 0x80402010u));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread_nibble(bits, j), select), select);
+}
+// Seven signs in each byte: the eighth makes their number even.
+FN __m256i even_signs(__m256i v) {
+    const __m256i nibble_parity = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+    const __m256i parity = _mm256_xor_si256(_mm256_shuffle_epi8(nibble_parity, low_nibble(v)),
+                                            _mm256_shuffle_epi8(nibble_parity, high_nibble(v)));
+    return _mm256_xor_si256(v, parity);
+}
+// The low 28 bits of each dword as four bytes of seven.
+FN __m256i sevens(__m256i v) {
+    const auto byte = [&](int i) __attribute__((always_inline)) {
+        return _mm256_and_si256(_mm256_slli_epi32(v, i), _mm256_set1_epi32(0x7f << (8 * i)));
+    };
+    return _mm256_or_si256(_mm256_or_si256(byte(0), byte(1)), _mm256_or_si256(byte(2), byte(3)));
+}
+// offset + v or offset - v, minus where the bit is set.
+FN __m256i with_sign(__m256i v, __m256i minus, int offset) {
+    return _mm256_add_epi8(_mm256_xor_si256(v, minus), _mm256_sub_epi8(set8(offset), minus));
+}
+
+// ---- IQ2: magnitudes 8, 25 and 43
+
+constexpr Coding kIq2 = unsigned_codes(86, 43);
+
+// Group g: entry(row, l) is the index of the l-th of four entries.
+template <class Entry, class Sink>
+FN void visit_iq2(u32 g, u32 first_word, u32 words, __m256i signs, Entry entry, Sink sink) {
+    __m256i v[8];
+#pragma GCC unroll 4
+    for (u32 l = 0; l < 4; l++) {
+        const TwoColumns two = look_up8(
+            first_word, words, [&](u32 row) __attribute__((always_inline)) { return entry(row, l); });
+        v[2 * l] = two.first, v[2 * l + 1] = two.second;
+    }
+    sink(
+        g, RIDGE_CODE { return with_sign(v[j], minus_where(signs, j), kIq2.offset); });
+}
+RIDGE_COLUMNS(IQ2_XXS, kIq2) {
+    for (u32 g = 0; g < 8; g += 2) {
+        const size_t qs = at + offset_of(iq2_xxs_qs) + 8 * g;
+        __m256i q[4];
+        load_dwords(rows, qs, q);
+#pragma GCC unroll 2
+        for (u32 i = 0; i < 2; i++)
+            visit_iq2(
+                g + i, iq2xxs_grid, even_signs(sevens(q[2 * i + 1])),
+                [&](u32 row, u32 l) __attribute__((always_inline)) { return byte_at(rows[row] + qs, 8 * i + l); },
+                sink);
+    }
+}
+RIDGE_COLUMNS(IQ2_XS, kIq2) {
+    for (u32 g = 0; g < 8; g += 2) {
+        const size_t qs = at + offset_of(iq2_xs_qs) + 8 * g;
+        __m256i q[4];
+        load_dwords(rows, qs, q);
+#pragma GCC unroll 2
+        for (u32 i = 0; i < 2; i++) {
+            // The upper seven of each sixteen bits, to bytes.
+            const __m256i low = _mm256_srli_epi16(q[2 * i], 9), high = _mm256_srli_epi16(q[2 * i + 1], 9);
+            const __m256i signs = _mm256_packus_epi16(low, high);  // rows 0..3 low, 0..3 high | 4..7
+            const __m256i order = _mm256_shuffle_epi8(
+                signs,
+                _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15)));
+            visit_iq2(
+                g + i, iq2xs_grid, even_signs(order),
+                [&](u32 row, u32 l) __attribute__((always_inline)) {
+                    uint16_t v;
+                    __builtin_memcpy(&v, rows[row] + qs + 8 * i + 2 * l, 2);
+                    return v & 511u;
+                },
+                sink);
+        }
+    }
+}
+RIDGE_COLUMNS(IQ2_S, kIq2) {
+    Indices<32> index;
+    for (u32 row = 0; row < 8; row++) {
+        // Byte i / 4 of qh has the two upper bits of index i from bit 2 * (i % 4) on.
+        const __m256i high = _mm256_set1_epi64x(static_cast<long long>(load_u64(rows[row] + at + offset_of(iq2_s_qh))));
+#pragma GCC unroll 2
+        for (u32 half = 0; half < 2; half++) {
+            const __m256i to_words = _mm256_setr_epi8(0, -1, 0, -1, 0, -1, 0, -1, 1, -1, 1, -1, 1, -1, 1, -1, 2, -1, 2,
+                                                      -1, 2, -1, 2, -1, 3, -1, 3, -1, 3, -1, 3, -1);
+            const __m256i from = _mm256_add_epi8(to_words, _mm256_set1_epi16(static_cast<short>(4 * half)));
+            const __m256i shifted =
+                _mm256_mullo_epi16(_mm256_shuffle_epi8(high, from), _mm256_set1_epi64x(0x0004001000400100));
+            index.store16(row, 16 * half,
+                          _mm256_or_si256(low_bytes16(rows[row] + at + offset_of(iq2_s_qs) + 16 * half),
+                                          _mm256_and_si256(shifted, _mm256_set1_epi16(0x300))));
+        }
+    }
+    for (u32 i = 0; i < 2; i++) {
+        __m256i signs[4];
+        load_dwords(rows, at + offset_of(iq2_s_signs) + 16 * i, signs);
+#pragma GCC unroll 4
+        for (u32 q = 0; q < 4; q++)
+            visit_iq2(
+                4 * i + q, iq2s_grid, signs[q],
+                [&](u32 row, u32 l) __attribute__((always_inline)) { return u32{index.of[row][16 * i + 4 * q + l]}; },
+                sink);
+    }
+}
+
+// ---- IQ3
+
+// Magnitudes are even and at most 62: half of them is kept.
+RIDGE_COLUMNS(IQ3_XXS, unsigned_codes(62, 62, 2)) {
+    for (u32 i = 0; i < 2; i++) {
+        __m256i aux[4];
+        load_dwords(rows, at + offset_of(iq3_xxs_signs) + 16 * i, aux);
+#pragma GCC unroll 4
+        for (u32 q = 0; q < 4; q++) {
+            const u32 g = 4 * i + q;
+            const __m256i signs = even_signs(sevens(aux[q]));
+            sink(
+                g, RIDGE_CODE {
+                    const __m256i v = look_up4(
+                        iq3xxs_grid, [&](u32 row) __attribute__((always_inline)) {
+                            return byte_at(rows[row] + at, offset_of(iq3_xxs_qs) + 8 * g + j);
+                        });
+                    return with_sign(_mm256_srli_epi16(v, 1), minus_where(signs, j), 31);
+                });
+        }
+    }
+}
+// Magnitudes 1, 3, .. 15: the code is 2 * u - 15 with u = 8 + magnitude / 2, or 15 - that for a negative one.
+RIDGE_COLUMNS(IQ3_S, unsigned_codes(15, 15, 2)) {
+    Indices<64> index;
+    const __m256i bit = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, -32768);
+    for (u32 row = 0; row < 8; row++) {
+#pragma GCC unroll 4
+        for (u32 i = 0; i < 64; i += 16) {
+            short high;
+            __builtin_memcpy(&high, rows[row] + at + offset_of(iq3_s_qh) + i / 8, 2);
+            const __m256i set = _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(high), bit), bit);
+            index.store16(row, i,
+                          _mm256_or_si256(low_bytes16(rows[row] + at + offset_of(iq3_s_qs) + i),
+                                          _mm256_and_si256(set, _mm256_set1_epi16(256))));
+        }
+    }
+    for (u32 i = 0; i < 2; i++) {
+        __m256i signs[4];
+        load_dwords(rows, at + offset_of(iq3_s_signs) + 16 * i, signs);
+#pragma GCC unroll 4
+        for (u32 q = 0; q < 4; q++) {
+            const u32 g = 4 * i + q;
+            sink(
+                g, RIDGE_CODE {
+                    const __m256i v = look_up4(
+                        iq3s_grid, [&](u32 row)
+                                       __attribute__((always_inline)) { return u32{index.of[row][8 * g + j]}; });
+                    const __m256i u = _mm256_or_si256(field8(v, 1, 7), set8(8));
+                    return _mm256_xor_si256(u, low_nibble(minus_where(signs[q], j)));
+                });
+        }
+    }
+}
+
+// ---- IQ1: the code is 8 * grid +- 1 = 2 * u - 9 with u = 4 * (grid + 1) + (1 or 0)
+
+constexpr Coding kIq1 = unsigned_codes(9, 9, 2);
+
+// An entry is eight nibbles grid + 1, of the even dwords the low ones. plus: bytes of 1 where the delta is positive.
+template <class Index, class Plus, class Sink>
+FN void visit_iq1(u32 g, Index index, Plus plus, Sink sink) {
+    __m256i v[4];
+#pragma GCC unroll 4
+    for (u32 l = 0; l < 4; l++)
+        v[l] = look_up4(
+            iq1s_grid, [&](u32 row) __attribute__((always_inline)) { return u32{index(row)[4 * g + l]}; });
+    sink(
+        g, RIDGE_CODE { return _mm256_or_si256(move_bits(v[j / 2], j % 2 * 4, 2, 3), plus(j / 2)); });
+}
+RIDGE_COLUMNS(IQ1_S, kIq1) {
+    Indices<32> index;
+    for (u32 row = 0; row < 8; row++) {
+        // Word g of qh has the three upper bits of four indices.
+        const __m256i high = _mm256_broadcastsi128_si256(load128(rows[row] + at + offset_of(iq1_s_qh)));
+#pragma GCC unroll 2
+        for (u32 half = 0; half < 2; half++) {
+            const __m256i from = _mm256_add_epi8(
+                _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302, 0x0504050405040504, 0x0706070607060706),
+                set8(static_cast<int>(8 * half)));
+            const __m256i shifted = _mm256_srli_epi16(
+                _mm256_mullo_epi16(_mm256_shuffle_epi8(high, from), _mm256_set1_epi64x(0x0001000800400200)), 1);
+            index.store16(row, 16 * half,
+                          _mm256_or_si256(low_bytes16(rows[row] + at + offset_of(iq1_s_qs) + 16 * half),
+                                          _mm256_and_si256(shifted, _mm256_set1_epi16(0x700))));
+        }
+    }
+    __m256i qh[4];
+    load_dwords(rows, at + offset_of(iq1_s_qh), qh);
+#pragma GCC unroll 4
+    for (u32 q = 0; q < 4; q++)
+#pragma GCC unroll 2
+        for (u32 i = 0; i < 2; i++) {
+            // The sign of delta is the highest bit of the word.
+            const __m256i minus =
+                i == 0 ? _mm256_srai_epi32(_mm256_slli_epi32(qh[q], 16), 31) : _mm256_srai_epi32(qh[q], 31);
+            const __m256i plus = _mm256_andnot_si256(minus, set8(1));
+            visit_iq1(
+                2 * q + i, [&](u32 row) __attribute__((always_inline)) { return index.of[row]; },
+                [&](u32) __attribute__((always_inline)) { return plus; }, sink);
+        }
+}
+RIDGE_COLUMNS(IQ1_M, kIq1) {
+    Indices<32> index;
+    for (u32 row = 0; row < 8; row++) {
+        // A nibble for each index: its three upper bits and the sign of delta.
+        const __m256i high = _mm256_broadcastsi128_si256(load128(rows[row] + at + offset_of(iq1_m_qh)));
+#pragma GCC unroll 2
+        for (u32 half = 0; half < 2; half++) {
+            const __m256i to_words = _mm256_setr_epi8(0, -1, 0, -1, 1, -1, 1, -1, 2, -1, 2, -1, 3, -1, 3, -1, 4, -1, 4,
+                                                      -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1);
+            const __m256i from = _mm256_add_epi8(to_words, _mm256_set1_epi16(static_cast<short>(8 * half)));
+            const __m256i shifted = _mm256_mullo_epi16(_mm256_shuffle_epi8(high, from), _mm256_set1_epi32(0x00100100));
+            index.store16(row, 16 * half,
+                          _mm256_or_si256(low_bytes16(rows[row] + at + offset_of(iq1_m_qs) + 16 * half),
+                                          _mm256_and_si256(shifted, _mm256_set1_epi16(0x700))));
+        }
+    }
+    __m256i qh[4];
+    load_dwords(rows, at + offset_of(iq1_m_qh), qh);
+#pragma GCC unroll 4
+    for (u32 q = 0; q < 4; q++)
+#pragma GCC unroll 2
+        for (u32 i = 0; i < 2; i++) {
+            const auto plus = [&](u32 l) __attribute__((always_inline)) {
+                const auto bit = static_cast<int>(16 * i + 4 * l + 3);
+                const __m256i minus = _mm256_srai_epi32(_mm256_slli_epi32(qh[q], 31 - bit), 31);
+                return _mm256_andnot_si256(minus, set8(1));
+            };
+            visit_iq1(
+                2 * q + i, [&](u32 row) __attribute__((always_inline)) { return index.of[row]; }, plus, sink);
+        }
+}
+
+}  // namespace RIDGE_ISA
+}  // namespace ridge::cpu
