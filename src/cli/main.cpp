@@ -38,6 +38,7 @@ int run(int argc, char **argv) {
     ridge::add_levers(app);
     ridge::add_devices(app);
     ridge::add_gate(app);
+    ridge::add_bench(app);
     ridge::add_synth(app);
     try {
         app.parse(argc, argv);

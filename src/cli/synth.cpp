@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/flags.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "measure/synthetic.h"
@@ -116,6 +117,9 @@ void add_synth(CLI::App &app) {
     cmd->add_option("--tensor", o->tensors, "Tensors whose name matches the regular expression are in this format")
         ->allow_extra_args(false)
         ->type_name("PATTERN=FORMAT");
+    cmd->add_option("--layers", o->synth.layers, "So many layers instead of the model's, of the same shape")
+        ->check(CLI::Range(1u, 1000u));
+    cmd->add_option("--vocab", o->synth.vocab, "So many tokens instead of the model's")->check(positive_number());
     cmd->add_option("-o,--out", o->out, "The file to write")->type_name("FILE");
     cmd->add_option("--seed", o->synth.seed, "Same seed, same bytes")->capture_default_str();
     cmd->add_option("-t,--threads", o->synth.threads, "Threads; 0: as many as the machine has")

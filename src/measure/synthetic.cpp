@@ -41,6 +41,16 @@ std::vector<Override> compile(const SynthOptions &options) {
     return list;
 }
 
+ModelShape shape_of(const SynthOptions &options) {
+    ModelShape s = synthetic_shape(options.like);
+    if (options.layers > 0) s.n_layers = options.layers;
+    if (options.vocab > 0 && options.vocab < 259)
+        fail(ErrorKind::usage, "a vocabulary of {} is too small: 256 bytes and three control tokens are the least",
+             options.vocab);
+    if (options.vocab > 0) s.n_vocab = options.vocab;
+    return s;
+}
+
 // What `quant` and `pure` ask for.
 struct Wanted {
     const Mix *mix = nullptr;     // nullptr: pure
@@ -156,7 +166,10 @@ void add_metadata(gguf::Writer &w, const ModelShape &s, const SynthOptions &opti
     auto key = [&](std::string_view name) { return fmt::format("{}.{}", arch, name); };
     w.add_string("general.architecture", arch);
     w.add_string("general.type", "model");
-    w.add_string("general.name", fmt::format("synthetic {} {}", s.name, options.quant));
+    std::string name = fmt::format("synthetic {} {}", s.name, options.quant);
+    if (options.layers > 0) name += fmt::format(", {} layers", s.n_layers);
+    if (options.vocab > 0) name += fmt::format(", {} tokens", s.n_vocab);
+    w.add_string("general.name", name);
     w.add_string("general.description",
                  fmt::format("random weights, seed {}: for measuring and testing only", options.seed));
     w.add_u32("general.file_type", file_type);
@@ -212,7 +225,7 @@ std::vector<std::string_view> synthetic_mixes() {
 }
 
 SynthPlan plan_synthetic(const SynthOptions &options) {
-    const ModelShape &shape = synthetic_shape(options.like);
+    const ModelShape shape = shape_of(options);
     const Wanted wanted = parse_quant(options);
     std::vector<Override> overrides = compile(options);
     SynthPlan plan;
@@ -231,7 +244,7 @@ SynthPlan plan_synthetic(const SynthOptions &options) {
 SynthPlan write_synthetic(const fs::path &path, const SynthOptions &options) {
     SynthPlan plan = plan_synthetic(options);
     gguf::Writer writer;
-    add_metadata(writer, synthetic_shape(options.like), options, plan.file_type);
+    add_metadata(writer, shape_of(options), options, plan.file_type);
     std::vector<Filler> fillers;
     for (const SynthTensor &t : plan.tensors) {
         writer.add_tensor(t.name, t.format, t.shape);

@@ -81,6 +81,9 @@ struct SynthOptions {
     std::string like = "qwen3-8b";
     std::string quant = "Q4_K_M";  // a mix; with `pure` a format, for every matrix but routers
     bool pure = false;
+    // 0: as many as the model has. With fewer of both, in proportion, a file is measured sooner and spends its time on
+    // the same shapes.
+    uint32_t layers = 0, vocab = 0;
     uint64_t seed = 0;
     unsigned threads = 0;  // 0: as many as the machine has
     // Regular expression searched in tensor names -> format; the first match decides.

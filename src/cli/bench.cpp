@@ -1,0 +1,211 @@
+// ridge bench: speed of kernel rows in isolation, and of whole models.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backends.h"
+#include "backend/cpu/topology.h"
+#include "cli/bench_output.h"
+#include "cli/flags.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+#include "measure/quiet.h"
+
+namespace ridge {
+namespace {
+
+struct Options {
+    bench::KernelOptions kernel;
+    bench::ModelBenchOptions model;
+    std::vector<std::string> formats{"all"}, models, lever_texts;
+    std::vector<LeverSet> levers;
+    std::vector<uint32_t> depths;
+    std::string op, kv = "f16";
+    unsigned threads = 0;
+    uint32_t rotate_mb = 0;
+    bool json = false, csv = false, force = false;
+
+    BenchForm form() const { return json ? BenchForm::json : csv ? BenchForm::csv : BenchForm::table; }
+    bench::WhenBusy when_busy() const { return force ? bench::WhenBusy::mark : bench::WhenBusy::refuse; }
+};
+
+void resolve(Options &o) {
+    if (o.threads == 0) o.threads = cpu::read_topology().default_threads();
+    if (o.op.empty() == o.models.empty())
+        fail(ErrorKind::usage, "either --op OP measures kernel rows, or -m FILE a whole model");
+    o.kernel.when_busy = o.model.when_busy = o.when_busy();
+    o.kernel.kv = o.kv == "f32" ? DType::f32 : o.kv == "q8_0" ? DType::q8_0 : DType::f16;
+    if (!o.depths.empty()) o.kernel.depths = o.model.depths = o.depths;
+
+    o.kernel.op = o.op;
+    for (const std::string &name : o.formats) {
+        if (name == "all") {
+            for (const FormatInfo &f : all_formats()) o.kernel.formats.push_back(f.id);
+            continue;
+        }
+        const FormatInfo *f = find_format(std::string_view(name));
+        if (!f) fail(ErrorKind::usage, "--format {}: there is no such format; there are all, {}", name, format_names());
+        o.kernel.formats.push_back(f->id);
+    }
+    for (const std::string &l : o.lever_texts) o.levers.push_back(LeverSet::from_environment().edited(l, "--lever"));
+    if (o.levers.empty()) o.levers = {LeverSet::from_environment()};
+    if (!o.op.empty() && o.levers.size() > 1)
+        fail(ErrorKind::usage, "kernel rows are measured under one set of levers; several are for models");
+    o.kernel.levers = o.levers[0];
+}
+
+// Refuses a machine that is busy, or notes by what; then measures what it can do at most.
+BenchHeader prepare(const Options &o, bool own_time) {
+    BenchHeader h;
+    h.busy = observe(0.3).reason();
+    if (!h.busy.empty() && !o.force)
+        fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every row",
+             h.busy);
+    h.device = open_backend("cpu", {.threads = o.threads})->info().description;
+    h.clock = own_time ? "processor time of the thread" : "wall time";
+    h.ceilings = cpu::measure_ceilings({.threads = o.threads});
+    return h;
+}
+
+bench::Roof roof_of(const cpu::Ceilings &c) { return {c.read.all, c.int8.all, c.f32.all, c.bf16.all}; }
+
+void bench_kernels(Options &o) {
+    bench::KernelOptions &k = o.kernel;
+    k.own_time = o.threads == 1;
+    k.rotate_bytes = o.rotate_mb > 0 ? size_t{o.rotate_mb} * 1000000 : cpu::beyond_caches();
+    BenchHeader header = prepare(o, k.own_time);
+    const bench::Roof roof = roof_of(header.ceilings);
+    const std::unique_ptr<Backend> device = open_backend("cpu", {.threads = o.threads});
+    KernelTable table(o.form(), std::move(header), k, roof);
+    bench::bench_kernels(*device, k, [&](const bench::KernelResult &r) { table.add(r); });
+    table.finish();
+}
+
+// The memory that the weights lie in is decided when they are loaded, so sets that differ in it have a load of their
+// own.
+gguf::Pages pages_of(const LeverSet &l) {
+    if (l.has(Lever::huge_weights)) return gguf::Pages::own_huge;
+    return l.has(Lever::huge_pages) ? gguf::Pages::file_huge : gguf::Pages::file;
+}
+
+std::unique_ptr<Model> open_loaded(const Options &o, const std::string &path, gguf::Pages pages) {
+    std::unique_ptr<Model> model =
+        Model::open(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false});
+    const uint64_t bytes = model->file().file_bytes(), free = model->devices()[0]->info().memory_free;
+    if (bytes > free) return model;  // it would not stay in memory
+    if (pages == gguf::Pages::own_huge && bytes > free / 2)
+        fail(ErrorKind::limit,
+             "{}: the lever huge_weights takes {:.1f} GB beside the file's own pages; {:.1f} GB are free", path,
+             static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9);
+    Progress progress("loading", "MB", 1e6);
+    model->file().prefetch([&](uint64_t done, uint64_t total) { return progress.show(done, total), true; }, pages);
+    return model;
+}
+
+void bench_models(Options &o) {
+    BenchHeader header = prepare(o, false);
+    const bench::Roof roof = roof_of(header.ceilings);
+    ModelTable table(o.form(), std::move(header), roof);
+    for (const std::string &path : o.models) {
+        std::map<gguf::Pages, std::unique_ptr<Model>> loaded;
+        double load_seconds = 0;
+        o.model.sides.clear();
+        for (const LeverSet &l : o.levers) {
+            std::unique_ptr<Model> &model = loaded[pages_of(l)];
+            if (!model) {
+                const auto start = std::chrono::steady_clock::now();
+                model = open_loaded(o, path, pages_of(l));
+                load_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            }
+            o.model.sides.push_back({model.get(), l});
+        }
+        table.begin_model(*o.model.sides[0].model, path, load_seconds);
+        bench::bench_model(o.model, [&](const bench::ModelResult &r) { table.add(r); });
+    }
+    table.finish();
+}
+
+void add_kernel_flags(CLI::App &cmd, bench::KernelOptions &k, Options &o) {
+    const std::string group = "Kernels";
+    const auto size = [&](const char *flag, uint32_t &value, const char *text) {
+        cmd.add_option(flag, value, text)->check(positive_number())->group(group)->capture_default_str();
+    };
+    cmd.add_option("--op", o.op, "Measure the rows of an operation: contract, gate_up or attention")->group(group);
+    cmd.add_option("--format", o.formats, "Formats of the weights, or all")->delimiter(',')->group(group);
+    cmd.add_option("--m", k.tokens, "Token counts")
+        ->capture_default_str()
+        ->delimiter(',')
+        ->check(positive_number())
+        ->group(group);
+    size("--n", k.n, "Rows of the matrix");
+    size("--k", k.k, "Length of a row");
+    cmd.add_option("--experts", k.experts, "Matrices, of which each token uses --slots")->group(group);
+    cmd.add_option("--slots", k.slots, "Experts that a token uses")->group(group);
+    cmd.add_option("--row", k.row, "Only rows whose name matches (* is any text) or contains this")->group(group);
+    cmd.add_flag("--every-input", k.every_input, "Rows that read f32 too, where others read int8")->group(group);
+    cmd.add_option("--rotate", o.rotate_mb, "MB of weights or state in turn (default: 16 times the last-level cache)")
+        ->check(positive_number())
+        ->group(group);
+    cmd.add_flag("--small-pages", k.small_pages, "Weights on pages of 4 KiB")->group(group);
+    cmd.add_option("--seconds", k.seconds, "For each row and point")->group(group)->capture_default_str();
+    size("--heads", k.heads, "Of attention");
+    size("--kv-heads", k.kv_heads, "Of attention");
+    size("--head-dim", k.head_dim, "Of attention");
+}
+
+void add_model_bench_flags(CLI::App &cmd, bench::ModelBenchOptions &m, Options &o) {
+    const std::string group = "Models";
+    cmd.add_option("-m,--model", o.models, "GGUF file; may be given again")->allow_extra_args(false)->group(group);
+    cmd.add_option("-p,--prompt", m.prompts, "Tokens of a prompt")->capture_default_str()->delimiter(',')->group(group);
+    cmd.add_option("-n,--answer", m.answers, "Tokens generated one by one")
+        ->capture_default_str()
+        ->delimiter(',')
+        ->group(group);
+    cmd.add_option("-r,--repeats", m.repeats, "Times that each is measured")
+        ->check(positive_number())
+        ->group(group)
+        ->capture_default_str();
+    cmd.add_option("-b,--batch", m.batch, "Most tokens in one step")
+        ->check(positive_number())
+        ->group(group)
+        ->capture_default_str();
+}
+
+}  // namespace
+
+void add_bench(CLI::App &app) {
+    auto o = std::make_shared<Options>();
+    CLI::App *cmd = app.add_subcommand("bench", "Measure kernel rows in isolation (--op) or whole models (-m)");
+    add_kernel_flags(*cmd, o->kernel, *o);
+    add_model_bench_flags(*cmd, o->model, *o);
+    cmd->add_option("-d,--depth", o->depths,
+                    "Positions before the first token (default: 512 of attention, 0 of models)")
+        ->delimiter(',');
+    cmd->add_option("--kv", o->kv, "Type of the KV state")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
+        ->capture_default_str();
+    cmd->add_option("-t,--threads", o->threads, "CPU threads (default: what affinity and cgroup grant)")
+        ->check(positive_number());
+    cmd->add_option("--lever", o->lever_texts,
+                    "A set of levers, as in `ridge run`; of models several may be given, and take turns")
+        ->allow_extra_args(false)
+        ->type_name("LIST");
+    CLI::Option *json = cmd->add_flag("--json", o->json, "Print as JSON");
+    cmd->add_flag("--csv", o->csv, "Print as CSV")->excludes(json);
+    cmd->add_flag("--force", o->force, "Measure a busy machine too, and mark what is measured");
+    cmd->callback([o] {
+        resolve(*o);
+        if (o->models.empty())
+            bench_kernels(*o);
+        else
+            bench_models(*o);
+    });
+}
+
+}  // namespace ridge

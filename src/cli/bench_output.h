@@ -1,0 +1,53 @@
+// What `ridge bench` prints: tables for people, JSON and CSV for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backend/cpu/ceilings.h"
+#include "measure/bench.h"
+
+namespace ridge {
+
+using OrderedJson = nlohmann::ordered_json;
+
+enum class BenchForm : uint8_t { table, json, csv };
+
+// Of everything measured in a run.
+struct BenchHeader {
+    std::string device, clock, busy;  // busy: what disturbed when it began; empty: nothing
+    cpu::Ceilings ceilings;
+};
+
+std::string to_string(const cpu::Ceilings &c);
+OrderedJson as_json(const BenchHeader &h);
+
+// Rows as they come in the table and in CSV; in JSON all at the end.
+class KernelTable {
+  public:
+    KernelTable(BenchForm form, BenchHeader header, const bench::KernelOptions &options, bench::Roof roof);
+    void add(bench::KernelResult r);
+    void finish();
+
+  private:
+    BenchForm form_;
+    BenchHeader header_;
+    bench::Roof roof_;
+    OrderedJson out_;
+};
+
+class ModelTable {
+  public:
+    ModelTable(BenchForm form, BenchHeader header, bench::Roof roof);
+    void begin_model(const Model &model, const std::string &path, double load_seconds);
+    void add(bench::ModelResult r);
+    void finish();
+
+  private:
+    BenchForm form_;
+    BenchHeader header_;
+    bench::Roof roof_;
+    OrderedJson out_, model_;
+};
+
+}  // namespace ridge

@@ -1,0 +1,202 @@
+// Whole models, as llama-bench measures them: prompts in steps of a batch, answers token by token, random tokens,
+// logits of the last one. The steps are those that a session takes; only sampling is left out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "core/error.h"
+#include "measure/bench.h"
+#include "measure/quiet.h"
+#include "op/cost.h"
+
+namespace ridge::bench {
+namespace {
+
+struct Test {
+    uint32_t prompt = 0, answer = 0, depth = 0;
+    uint32_t end() const { return depth + prompt + answer; }
+};
+
+std::vector<Test> tests_of(const ModelBenchOptions &o) {
+    std::vector<Test> list;
+    for (const uint32_t d : o.depths) {
+        for (const uint32_t p : o.prompts)
+            if (p > 0) list.push_back({p, 0, d});
+        for (const uint32_t n : o.answers)
+            if (n > 0) list.push_back({0, n, d});
+    }
+    return list;
+}
+
+// What one step must read and compute.
+struct StepCost {
+    double bytes = 0, int8 = 0, f32 = 0;
+};
+
+StepCost cost_of_step(const Program &p, uint32_t position, uint32_t tokens, bool wants_logits) {
+    StepCost sum;
+    const StepCount count{.tokens = tokens, .outputs = wants_logits ? 1u : 0u};
+    for (const Node &n : p.nodes) {
+        const Cost c = cost(p, n.op, count);
+        sum.bytes += c.weight_bytes;
+        if (const Contract *o = std::get_if<Contract>(&n.op))
+            (p.value(o->x).type == DType::f32 ? sum.f32 : sum.int8) += c.flops / 2;
+        if (const GateUp *o = std::get_if<GateUp>(&n.op))
+            (p.value(o->x).type == DType::f32 ? sum.f32 : sum.int8) += c.flops / 2;
+        const Attention *a = std::get_if<Attention>(&n.op);
+        if (!a) continue;
+        const auto seen = [a](uint32_t positions, uint32_t window) {
+            return static_cast<double>(a->window > 0 ? std::min(positions, window) : positions);
+        };
+        const State &k = p.state(a->k_state), &v = p.state(a->v_state);
+        const double row = static_cast<double>(row_bytes(k.type, k.cols) + row_bytes(v.type, v.cols));
+        sum.bytes += row * seen(position + tokens, a->window + tokens - 1);
+        for (uint32_t i = 0; i < tokens; i++)
+            sum.f32 += 2.0 * a->heads * a->head_dim * seen(position + i + 1, a->window);
+    }
+    return sum;
+}
+
+// One lever set's engine and what is needed to drive it.
+class Side {
+  public:
+    Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch)
+        : levers_(levers),
+          session_(model.session({.context = context, .batch = batch, .levers = levers})),
+          engine_(session_->engine()),
+          step_(engine_.options().limits),
+          vocabulary_(model.program().value(model.program().logits).cols) {
+        for (uint32_t i = 0; i < step_.limits().pages; i++) step_.set_page(0, i, i);
+    }
+
+    LeverSet levers() const { return levers_; }
+
+    // Fills the state up to `depth`: a prompt for the first pages, copies of those for the rest.
+    void fill(uint32_t depth) {
+        if (depth == 0) return;
+        const uint32_t real = std::min(depth, step_.limits().tokens);
+        evaluate(0, real);
+        const uint32_t whole = std::max(real / kPageTokens, 1u);  // pages to copy
+        const Program &p = engine_.program();
+        for (size_t s = 0; s < p.states.size(); s++) {
+            if (p.states[s].per != State::Per::token) continue;
+            const auto id = static_cast<StateId>(s);
+            std::vector<std::byte> bytes = engine_.read_state(id);
+            const size_t page = bytes.size() / engine_.options().pages;
+            for (size_t at = whole; at * kPageTokens < depth; at++)
+                std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at % whole * page), page,
+                            bytes.begin() + static_cast<std::ptrdiff_t>(at * page));
+            engine_.write_state(id, bytes);
+        }
+    }
+
+    void warm_up(const Test &t) {
+        if (t.prompt > 0)
+            evaluate(t.depth, t.prompt);
+        else
+            evaluate(t.depth, 1);
+    }
+
+    // Tokens per second.
+    double measure(const Test &t) {
+        const auto start = std::chrono::steady_clock::now();
+        evaluate(t.depth, t.prompt);
+        for (uint32_t i = 0; i < t.answer; i++) evaluate(t.depth + i, 1);
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        return (t.prompt + t.answer) / took.count();
+    }
+
+    StepCost cost_per_token(const Test &t) const {
+        StepCost sum;
+        const auto add = [&](uint32_t position, uint32_t tokens, bool wants_logits) {
+            const StepCost c = cost_of_step(engine_.program(), position, tokens, wants_logits);
+            sum.bytes += c.bytes, sum.int8 += c.int8, sum.f32 += c.f32;
+        };
+        const uint32_t batch = step_.limits().tokens;
+        for (uint32_t done = 0; done < t.prompt; done += batch)
+            add(t.depth + done, std::min(batch, t.prompt - done), done + batch >= t.prompt);
+        for (uint32_t i = 0; i < t.answer; i++) add(t.depth + i, 1, true);
+        const double tokens = t.prompt + t.answer;
+        return {sum.bytes / tokens, sum.int8 / tokens, sum.f32 / tokens};
+    }
+
+  private:
+    void evaluate(uint32_t position, uint32_t tokens) {
+        for (uint32_t done = 0; done < tokens;) {
+            const uint32_t n = std::min(step_.limits().tokens, tokens - done);
+            step_.begin();
+            for (uint32_t i = 0; i < n; i++)
+                step_.add(static_cast<int32_t>(random_() % vocabulary_), position + done + i, 0,
+                          done + i + 1 == tokens);
+            engine_.run(step_);
+            done += n;
+        }
+    }
+
+    LeverSet levers_;
+    std::unique_ptr<Session> session_;
+    Engine &engine_;
+    StepBuffer step_;
+    uint32_t vocabulary_;
+    std::mt19937 random_{1};
+};
+
+// A round is every side once. One that others disturbed does not count, but is taken again.
+void measure(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o, std::vector<ModelResult> &results) {
+    unsigned disturbed = 0;
+    for (unsigned r = 0; r < o.repeats;) {
+        QuietWatch watch;
+        std::vector<double> rates;
+        for (Side &s : sides) rates.push_back(s.measure(t));
+        const std::string why = watch.lap().reason();
+        if (!why.empty() && o.when_busy == WhenBusy::refuse) {
+            if (++disturbed > o.repeats + 3)
+                fail(
+                    ErrorKind::limit,
+                    "the machine is not quiet: {}, in {} rounds of {}; --force measures all the same and marks what it "
+                    "measured",
+                    why, disturbed, results[0].test());
+            continue;
+        }
+        for (size_t s = 0; s < sides.size(); s++) {
+            results[s].rate.add(rates[s]);
+            if (!why.empty()) results[s].contended = why;
+        }
+        r++;
+    }
+}
+
+}  // namespace
+
+std::string ModelResult::test() const {
+    std::string name = prompt > 0 ? fmt::format("pp{}", prompt) : fmt::format("tg{}", answer);
+    if (depth > 0) name += fmt::format(" @ d{}", depth);
+    return name;
+}
+
+void bench_model(const ModelBenchOptions &options, const std::function<void(const ModelResult &)> &emit) {
+    const std::vector<Test> tests = tests_of(options);
+    if (tests.empty()) fail(ErrorKind::usage, "there is nothing to measure: -p and -n are 0");
+    uint32_t context = 0, depth = 0;
+    for (const Test &t : tests) context = std::max(context, t.end()), depth = std::max(depth, t.depth);
+    std::vector<Side> sides;
+    sides.reserve(options.sides.size());
+    for (const ModelSide &s : options.sides) sides.emplace_back(*s.model, s.levers, context, options.batch).fill(depth);
+    for (const Test &t : tests) {
+        std::vector<ModelResult> results;
+        for (Side &s : sides) {
+            s.warm_up(t);
+            const StepCost c = s.cost_per_token(t);
+            ModelResult r;
+            r.prompt = t.prompt, r.answer = t.answer, r.depth = t.depth, r.levers = s.levers();
+            r.bytes = c.bytes, r.int8 = c.int8, r.f32 = c.f32;
+            results.push_back(std::move(r));
+        }
+        measure(sides, t, options, results);
+        for (const ModelResult &r : results) emit(r);
+    }
+}
+
+}  // namespace ridge::bench
