@@ -15,7 +15,7 @@ namespace {
 // One product of a weight matrix with a vector, and what its bound needs.
 struct Product {
     Reals sum, magnitude, factors;  // (rows, n); factors with q8 or BF16
-    size_t terms = 0;                // per sum: k, or groups (twice where there is a bias)
+    size_t terms = 0;               // per sum: k, or groups (twice where there is a bias)
     bool is_int8 = false;
 
     double bound(Order order, size_t i, bool bias) const {
@@ -44,7 +44,8 @@ Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x,
         if (w.format != Format::BF16) return p;
         p.factors.resize(rows * n);
         for (size_t i = 0; i < rows * n; i++) {
-            const double *weights = &d.value[(static_cast<size_t>(to.expert[i / n]) * n + i % n) * k], *x_row = &in[i / n * k];
+            const double *weights = &d.value[(static_cast<size_t>(to.expert[i / n]) * n + i % n) * k],
+                         *x_row = &in[i / n * k];
             for (size_t j = 0; j < k; j++) p.factors[i] += std::fabs(weights[j]) + std::fabs(x_row[j]) + 1;
         }
         return p;

@@ -9,7 +9,8 @@ namespace ridge::bound {
 double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
 
 double depth(Order order, size_t terms) {
-    if (order == Order::f32_lanes16 || order == Order::bf16_pairs16) return std::ceil(static_cast<double>(terms) / 16) + 4;
+    if (order == Order::f32_lanes16 || order == Order::bf16_pairs16)
+        return std::ceil(static_cast<double>(terms) / 16) + 4;
     return static_cast<double>(terms);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 TEST(IsaObjects, LeaveNoCodeForOthers) {
 #if defined(__x86_64__)
-    constexpr std::array kSets = {"avx2", "avxvnni", "avx512"};
+    constexpr std::array kSets = {"avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16"};
 #elif defined(__aarch64__)
     constexpr std::array kSets = {"neon", "dotprod", "i8mm"};
 #else

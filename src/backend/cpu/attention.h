@@ -29,7 +29,7 @@ constexpr uint32_t kSegment = 8 * kAttentionBlock;  // positions
 
 // Up to so many rows of a KV head read keys and values as the state has them. More pay for an f32 copy, keys turned:
 // about 2500 cycles for a block of a head of 128, as much as the products of five rows.
-constexpr uint32_t kFewRows = 8;
+constexpr uint32_t kFewRows = 32;
 
 struct AttentionTile {
     static constexpr uint32_t kMostRows = 256, kMostHeadDim = 512, kMostGroup = 128;
@@ -364,7 +364,6 @@ struct AttentionTile {
 
         template <DType type>
         void few_rows(uint32_t b, bool more, Seen tokens, SoftmaxRows to) const {
-            constexpr uint32_t kMost = kDots == 16 ? 8 : 4;
             const uint32_t first = tokens.first * group, last = tokens.last * group;
             const Seen all = any(first, last);
             const uint32_t bytes = head_bytes(type, n), piece = piece_rows(bytes);
@@ -380,7 +379,7 @@ struct AttentionTile {
                     }
             };
             each_piece([&](uint32_t h, Seen part, Later later) {
-                for_row_tiles<kMost>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
+                for_row_tiles<4>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
                     score_rows<tile()>(scratch.q + r * n, n, pieces.rows(false, h), part,
                                        scratch.scores + r * kAttentionBlock, later);
                     later = {};
@@ -391,7 +390,7 @@ struct AttentionTile {
             else
                 for (uint32_t h = 0; h < heads; h++) softmax(h * head_rows + first, h * head_rows + last, to);
             each_piece([&](uint32_t h, Seen part, Later later) {
-                for_row_tiles<kMost>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
+                for_row_tiles<4>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
                     values<tile()>(r, pieces.rows(true, h), part, part.first == all.first ? scratch.keep + r : kOnes, to, later);
                     later = {};
                 });

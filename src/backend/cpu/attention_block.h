@@ -253,7 +253,7 @@ inline void value_columns(const float *p, KvRows<type> v, Seen seen, uint32_t d,
 template <uint32_t R, DType type>
 inline void add_values(const float *p, KvRows<type> v, Seen seen, const float *keep, float *out, uint32_t dim,
                        const Later &later = {}) {
-    constexpr uint32_t kWide = kTileVectors > 1 ? (R >= 8 ? 2 : R >= 4 ? 4 : 8) : (R >= 4 ? 1 : 4 / R);
+    constexpr uint32_t kWide = kTileVectors > 1 ? (R >= 4 ? 4 : 8) : (R >= 4 ? 1 : 4 / R);
     value_columns<R, kWide>(p, v, seen, 0, keep, out, dim, later);
 }
 

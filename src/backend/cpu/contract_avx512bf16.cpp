@@ -1,8 +1,8 @@
 // contract and gate_up of BF16 weights with AVX512_BF16 (Order::bf16_pairs16): activations are rounded to bf16 and a
 // vdpbf16ps multiplies 32 pairs, twice what an fma does.
 //
-// Sixteen rows at a time, all listed tokens: activations of a span of columns are rounded once for a tile, then four rows
-// and four tokens at a time fill the registers with sums (four loads of weights and four of activations to sixteen
+// Sixteen rows at a time, all listed tokens: activations of a span of columns are rounded once for a tile, then four
+// rows and four tokens at a time fill the registers with sums (four loads of weights and four of activations to sixteen
 // vdpbf16ps, of which Zen 4 and 5 do one and two a cycle beside two loads).
 #include <cstring>
 
@@ -12,8 +12,8 @@ namespace ridge::cpu {
 inline namespace RIDGE_ISA {
 namespace {
 
-constexpr uint32_t kBf16Listed = 32;   // tokens at a time
-constexpr uint32_t kBf16Span = 2048;   // columns at a time
+constexpr uint32_t kBf16Listed = 32;  // tokens at a time
+constexpr uint32_t kBf16Span = 2048;  // columns at a time
 constexpr uint32_t kBf16Rows = 4 * kRowBlock;
 constexpr uint32_t kPair = 2 * kLanes;  // columns of a vector
 
@@ -124,7 +124,6 @@ constexpr Kernel bf16_row(std::string_view name, OpKind op) {
 
 constexpr Kernel kTable[] = {
     bf16_row(RIDGE_ROW_NAME("contract.bf16"), kind<Contract>()),
-    bf16_row(RIDGE_ROW_NAME("gate_up.bf16"), kind<GateUp>()),
 };
 
 }  // namespace

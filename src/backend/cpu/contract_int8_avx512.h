@@ -4,44 +4,26 @@
 // times the sum of the activations is taken off again, exactly, in integers. The five formats with a bias have codes
 // >= 0.
 //
-//   few tokens: four rows' 64 codes at once, unpacked in registers and used for every token; the lanes of the four dots
-//   are added to sums of 16 codes.
-//   many: sixteen rows' codes are transposed to [k / 4][16 rows][4], so that a vpdpbusd with four activations broadcast
-//   from memory advances sixteen rows by four codes. Two panels of sixteen rows and six tokens are in registers: a
+// Stored words of sixteen rows are transposed, then unpacked for all rows at once (contract_columns_avx512.h): a vector
+// holds four codes of each of sixteen rows, and a vpdpbusd with four activations broadcast from memory advances sixteen
+// rows by four codes. No sum crosses lanes.
+//
+//   one token: vectors of codes are used as they arise.
+//   more: they are kept as [k / 4][16 rows][4]. Two panels of sixteen rows and six tokens are in registers: a
 //   broadcast then serves two vpdpbusd, and of what Zen 5 does in a cycle (two vpdpbusd, two loads) the loads are not
 //   the scarcer. A block of 32 costs 8 vpdpbusd and a multiplication and an fma in the same two pipes: at most 80% of
 //   the rate of vpdpbusd, 73% with a bias or with two groups in a block.
 #pragma once
 
-#include "backend/cpu/contract_codes_avx512.h"
+#include "backend/cpu/contract_columns_avx512.h"
+#if defined(RIDGE_ISA_AVX512VBMI)
+#include "backend/cpu/contract_grids_avx512vbmi.h"
+#endif
 #include "backend/cpu/contract_loops.h"
-#include "backend/cpu/contract_scales_avx512.h"
 
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
 namespace {
-
-// 4x4 dwords within each 128 bits: from rows to columns.
-FN void transpose4(__m512i &a, __m512i &b, __m512i &c, __m512i &d) {
-    const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b);
-    const __m512i cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
-    a = _mm512_unpacklo_epi64(ab_low, cd_low), b = _mm512_unpackhi_epi64(ab_low, cd_low);
-    c = _mm512_unpacklo_epi64(ab_high, cd_high), d = _mm512_unpackhi_epi64(ab_high, cd_high);
-}
-// 4x4 of 128 bits.
-FN void transpose128(__m512i &a, __m512i &b, __m512i &c, __m512i &d) {
-    const __m512i ab_low = _mm512_shuffle_i32x4(a, b, 0x88), ab_high = _mm512_shuffle_i32x4(a, b, 0xdd);
-    const __m512i cd_low = _mm512_shuffle_i32x4(c, d, 0x88), cd_high = _mm512_shuffle_i32x4(c, d, 0xdd);
-    a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88), c = _mm512_shuffle_i32x4(ab_low, cd_low, 0xdd);
-    b = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88), d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
-}
-
-// Sums of each four lanes of v[0..3], as four lanes in their place.
-FN __m512i add_lanes4(const __m512i *v) {
-    const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
-    const __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
-    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-}
 
 FN __m512i four_codes(const int8_t *x) {
     int32_t v;
@@ -49,103 +31,194 @@ FN __m512i four_codes(const int8_t *x) {
     return _mm512_set1_epi32(v);
 }
 
+template <Format F>
+constexpr Bytes64 kOrder = [] {
+    Bytes64 t = {};
+    for (u32 i = 0; i < 64; i++) t.byte[i] = static_cast<uint8_t>(i / 32 * 32 + Columns<F>::column(i % 32 / 4, i % 4));
+    return t;
+}();
+
 struct Int8 {
-    static constexpr uint32_t kTokens = 4;      // of the streaming form
-    static constexpr uint32_t kManyTokens = 5;  // from here on the matrix form is faster
-    static constexpr uint32_t kPanels = 8;
+    static constexpr uint32_t kTokens = 1;      // of the streaming form
+    static constexpr uint32_t kManyTokens = 2;  // from here on the matrix form is faster
+    static constexpr uint32_t kPanels = 4;      // with activations at hand they fill L1
     static constexpr FormatSet kFormats = FormatSet::quantized();
     template <Format F>
+    static constexpr size_t kBytes = kChunk / Decode<F>::block *size_t{Decode<F>::bytes};
+    template <Format F>
     static constexpr int32_t offset() {
-        return Codes64<F>::kOffset;
+        return Columns<F>::kOffset;
     }
 
-    // Four rows' dots with 64 codes of token t, from row `r` of the sixteen on, to groups 4 i .. 4 i + 3 (or two groups
-    // of 32) of a chunk.
-    template <bool kHalves>
-    static FN void dots64(const __m512i *w, __m512i x, uint32_t i, uint32_t r, int32_t (*to)[kLanes]) {
-        __m512i v[4];
-#pragma GCC unroll 4
-        for (uint32_t q = 0; q < 4; q++) v[q] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[q], x);
-        const __m512i sums = add_lanes4(v);
-        const auto put = [&](uint32_t g, __m128i four) __attribute__((always_inline)) {
-            _mm_store_si128(reinterpret_cast<__m128i *>(to[g] + r), four);
-        };
-        if constexpr (kHalves) {
-            put(4 * i, _mm512_castsi512_si128(sums));
-            put(4 * i + 1, _mm512_extracti32x4_epi32(sums, 1));
-            put(4 * i + 2, _mm512_extracti32x4_epi32(sums, 2));
-            put(4 * i + 3, _mm512_extracti32x4_epi32(sums, 3));
-        } else {
-            const __m512i both = _mm512_add_epi32(sums, _mm512_shuffle_i32x4(sums, sums, 0xb1));
-            put(2 * i, _mm512_castsi512_si128(both));
-            put(2 * i + 1, _mm512_extracti32x4_epi32(both, 2));
-        }
-    }
-
-    // Four rows from row `r` on with `tokens` tokens, over the span.
+    // A chunk that does not lie whole in sixteen rows an equal distance apart (the last columns, the last rows of a
+    // matrix), brought together.
     template <Format F>
-    static FN void dots_of_four(const SpanCall &call, uint32_t r, uint32_t tokens, SpanDots<kTokens> &dots) {
-        constexpr bool kHalves = Decode<F>::group == 16;
-        constexpr size_t kBytes = kChunk / Decode<F>::block * size_t{Decode<F>::bytes};
-        // Eight rows further: what is read next but one.
-        const size_t ahead = static_cast<size_t>(call.rows.row[kLanes - 1] - call.rows.row[0]) / 2;
-        const std::byte *chunk[4];
-#pragma GCC unroll 4
-        for (uint32_t q = 0; q < 4; q++) chunk[q] = call.rows.row[r + q] + call.first * kBytes;
-        const auto quarter = [&](uint32_t c, uint32_t i, bool one) __attribute__((always_inline)) {
-            __m512i w[4];
-#pragma GCC unroll 4
-            for (uint32_t q = 0; q < 4; q++) w[q] = Codes64<F>::load(chunk[q], i, one);
-            for (uint32_t t = 0; t < tokens; t++) {
-                const int8_t *x = call.x[t] + kChunk * c + 64 * i;
-                dots64<kHalves>(w, one ? _mm512_maskz_loadu_epi8(0xffffffffu, x) : load512(x), i, r, dots.of[t][c]);
-            }
-        };
-        uint32_t c = 0;
-        for (; (c + 1) * kChunkBlocks <= call.blocks; c++) {
-#pragma GCC unroll 4
-            for (uint32_t i = 0; i < 4; i++) {
-                for (size_t line = 0; line < kBytes; line += 64) __builtin_prefetch(chunk[i] + ahead + line);
-                quarter(c, i, false);
-            }
-#pragma GCC unroll 4
-            for (uint32_t q = 0; q < 4; q++) chunk[q] += kBytes;
+    struct ShortChunk {
+        alignas(64) std::byte bytes[kChunkRows][kBytes<F>] = {};
+        SixteenRows rows{bytes[0], kBytes<F>};
+        ShortChunk(const Rows &from, size_t at, uint32_t blocks) {
+            const size_t some = Decode<F>::block == 32 ? blocks * size_t{Decode<F>::bytes} : kBytes<F>;
+            for (uint32_t r = 0; r < kChunkRows; r++) __builtin_memcpy(bytes[r], from.row[r] + at, some);
         }
-        const uint32_t rest = call.blocks - c * kChunkBlocks;
-        for (uint32_t i = 0; 2 * i < rest; i++) quarter(c, i, 2 * i + 1 == rest);
+    };
+    // Whether all rows are there; of a single one they all are.
+    static FN bool all_apart(const Rows &rows) {
+        return rows.row[kChunkRows - 1] - rows.row[0] == (kChunkRows - 1) * (rows.row[1] - rows.row[0]);
     }
 
+    // Puts a chunk of sixteen rows into a panel.
     template <Format F>
-    static void dots(const SpanCall &call, SpanDots<kTokens> &dots) {
-        for (uint32_t r = 0; r < kLanes; r += 4) {
-            if (call.tokens == 1)
-                dots_of_four<F>(call, r, 1, dots);
-            else
-                dots_of_four<F>(call, r, call.tokens, dots);
+    struct ToPanel {
+        static constexpr bool kHalves = Decode<F>::group == 16, kBias = Decode<F>::has_bias;
+        static constexpr bool kNatural = true;
+        Panel &panel;
+        template <uint32_t g, uint32_t j, uint32_t shift>
+        FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) const {
+            _mm512_store_si512(panel.codes[8 * g + j], shr(v, shift));
         }
+        template <uint32_t g, class... V>
+        FN void scale(Const<g>, V... v) const {
+            const __m512 s[] = {v...};
+            constexpr uint32_t n = kHalves ? 2 : 1;
+            static_assert(sizeof...(v) == (kBias ? 2 * n : n));
+            for (uint32_t i = 0; i < n; i++) {
+                _mm512_store_ps(panel.scales.scale[n * g + i], s[i]);
+                if constexpr (kBias) _mm512_store_ps(panel.scales.bias[n * g + i], s[n + i]);
+            }
+        }
+    };
+    template <Format F>
+    static void unpack_whole(const SixteenRows &rows, size_t at, Panel &panel) {
+        __m512i w[Columns<F>::kWords];
+        Columns<F>::fetch(rows, at, w);
+        Columns<F>::unpack(w, ToPanel<F>{panel});
+    }
+    template <Format F>
+    static void unpack(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) {
+        const size_t at = first / kChunkBlocks * kBytes<F>;
+        if (blocks < kChunkBlocks || !all_apart(rows))
+            unpack_whole<F>(ShortChunk<F>(rows, at, blocks).rows, 0, panel);
+        else
+            unpack_whole<F>(SixteenRows{rows.row[0], static_cast<size_t>(rows.row[1] - rows.row[0])}, at, panel);
     }
 
+    // Multiplies a chunk of sixteen rows with one token.
     template <Format F>
-    static void interleave(const Rows &rows, uint32_t chunk, uint32_t blocks, uint8_t (*codes)[kLanes][4]) {
-        const size_t at = chunk * (kChunk / Decode<F>::block * size_t{Decode<F>::bytes});
-        const auto quarter = [&](uint32_t i, bool one) __attribute__((always_inline)) {
-            __m512i v[16];
-#pragma GCC unroll 16
-            for (uint32_t r = 0; r < 16; r++) v[r] = Codes64<F>::load(rows.row[r] + at, i, one);
-#pragma GCC unroll 4
-            for (uint32_t q = 0; q < 16; q += 4) transpose4(v[q], v[q + 1], v[q + 2], v[q + 3]);
-#pragma GCC unroll 4
-            for (uint32_t q = 0; q < 4; q++) {
-                transpose128(v[q], v[q + 4], v[q + 8], v[q + 12]);
-#pragma GCC unroll 4
-                for (uint32_t p = 0; p < 4; p++) _mm512_store_si512(codes[16 * i + 4 * p + q], v[q + 4 * p]);
+    struct ToSum {
+        static constexpr bool kHalves = Decode<F>::group == 16, kBias = Decode<F>::has_bias;
+        static constexpr bool kNatural = false;
+        static constexpr bool kSplit = kHalves || !Columns<F>::kOneShift;
+        const int8_t *x;
+        const TokenChunk &token;
+        const uint32_t blocks;  // what lies behind them is not added: it would make +0 of -0
+        __m512 &sum;
+        __m512i dot[kChunkBlocks][2];
+        FN ToSum(const int8_t *x_, const TokenChunk &token_, uint32_t blocks_, __m512 &sum_)
+            : x(x_), token(token_), blocks(blocks_), sum(sum_) {}
+        template <uint32_t g, uint32_t j, uint32_t shift>
+        FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) {
+            constexpr uint32_t half = kSplit ? j / 4 : 0, i = kHalves ? 2 * g + half : g;
+            constexpr bool excess = !kBias && (kHalves || half == 0);
+            constexpr uint32_t per = kSplit ? 4 : 8;
+            __m512i &to = dot[g][half];
+            if constexpr (j % per == 0)
+                to = excess && shift == 0 ? _mm512_set1_epi32(token.minus_excess[i]) : _mm512_setzero_si512();
+            to = _mm512_dpbusd_epi32(to, v, four_codes(x + 32 * g + 4 * j));
+            if constexpr (j % per == per - 1) {
+                if constexpr (shift != 0) {
+                    to = _mm512_srai_epi32(to, shift);
+                    if constexpr (excess) to = _mm512_add_epi32(to, _mm512_set1_epi32(token.minus_excess[i]));
+                }
             }
-        };
-        if (blocks == kChunkBlocks) {
-            for (uint32_t i = 0; i < 4; i++) quarter(i, false);
-        } else {
-            for (uint32_t i = 0; 2 * i < blocks; i++) quarter(i, 2 * i + 1 == blocks);
         }
+        template <uint32_t g>
+        FN void add_bias(__m512 bias, uint32_t i) {
+            sum = _mm512_fmadd_ps(bias, _mm512_set1_ps(token.scaled_total[i]), sum);
+        }
+        template <uint32_t g>
+        FN void whole(__m512 scale) {
+            __m512i d = dot[g][0];
+            if constexpr (kSplit) d = _mm512_add_epi32(d, dot[g][1]);
+            sum = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_set1_ps(token.x_scale[g])), _mm512_cvtepi32_ps(d), sum);
+        }
+        template <uint32_t g>
+        FN void halves(__m512 a, __m512 b) {
+            const __m512 first = _mm512_mul_ps(a, _mm512_cvtepi32_ps(dot[g][0]));
+            const __m512 both = _mm512_fmadd_ps(b, _mm512_cvtepi32_ps(dot[g][1]), first);
+            sum = _mm512_fmadd_ps(both, _mm512_set1_ps(token.x_scale[g]), sum);
+        }
+        template <uint32_t g>
+        FN void scale(Const<g>, __m512 a) {
+            if (g < blocks) whole<g>(a);
+        }
+        template <uint32_t g>
+        FN void scale(Const<g>, __m512 a, __m512 b) {
+            if (g >= blocks) return;
+            if constexpr (kHalves) {
+                halves<g>(a, b);
+            } else {
+                whole<g>(a);
+                sum = _mm512_fmadd_ps(b, _mm512_set1_ps(token.scaled_total[g]), sum);
+            }
+        }
+        template <uint32_t g>
+        FN void scale(Const<g>, __m512 a, __m512 b, __m512 bias_a, __m512 bias_b) {
+            if (g >= blocks) return;
+            halves<g>(a, b);
+            sum = _mm512_fmadd_ps(bias_a, _mm512_set1_ps(token.scaled_total[2 * g]), sum);
+            sum = _mm512_fmadd_ps(bias_b, _mm512_set1_ps(token.scaled_total[2 * g + 1]), sum);
+        }
+    };
+
+    // A chunk's products with 256 codes at x.
+    template <Format F>
+    static FN void add_chunk(const __m512i *words, const int8_t *x, const TokenChunk &token, uint32_t blocks,
+                             __m512 &sum) {
+#if defined(RIDGE_ISA_AVX512VBMI)
+        if constexpr (requires { Columns<F>::column(0, 0); }) {
+            alignas(64) int8_t ordered[kChunk];
+            for (uint32_t i = 0; i < kChunk; i += 64)
+                _mm512_store_si512(ordered + i, _mm512_permutexvar_epi8(vector(kOrder<F>), _mm512_loadu_si512(x + i)));
+            Columns<F>::unpack(words, ToSum<F>(ordered, token, blocks, sum));
+            return;
+        }
+#endif
+        Columns<F>::unpack(words, ToSum<F>(x, token, blocks, sum));
+    }
+
+    // Sums of sixteen rows for one token. While a chunk is multiplied the next one is fetched, and the lines of as many
+    // bytes of the next sixteen rows: memory is read in the order it lies.
+    template <Format F>
+    static void stream(const Work &w, const Rows &rows, uint32_t, StreamScratch<Int8> &s, float (*sums)[kLanes]) {
+        constexpr bool kHalves = Decode<F>::group == 16, kBias = Decode<F>::has_bias;
+        const int8_t *x = w.codes + size_t{s.x_row[0]} * w.k;
+        const size_t x_block = size_t{s.x_row[0]} * (w.k / 32);
+        const auto prepare_blocks = [&](uint32_t first, uint32_t blocks) __attribute__((always_inline)) {
+            prepare<kHalves, kBias>(w.scale + x_block + first, w.sums + 2 * (x_block + first), blocks, offset<F>(),
+                                    s.token);
+        };
+        const SixteenRows apart{rows.row[0], static_cast<size_t>(rows.row[1] - rows.row[0])};
+        const uint32_t whole = all_apart(rows) ? w.k / kChunk : 0;
+        __m512 sum = _mm512_setzero_ps();
+        __m512i words[2][Columns<F>::kWords];
+        if (whole > 0) Columns<F>::fetch(apart, 0, words[0]);
+        const std::byte *next = rows.row[0] + kLanes * apart.step;
+        for (uint32_t c = 0; c < whole; c++) {
+            each<(kLanes * kBytes<F> + 63) / 64>([&](auto i) INLINE { __builtin_prefetch(next + 64 * i); });
+            next += kLanes * kBytes<F>;
+            if (c + 1 < whole) Columns<F>::fetch(apart, (c + 1) * kBytes<F>, words[(c + 1) % 2]);
+            prepare_blocks(kChunkBlocks * c, kChunkBlocks);
+            add_chunk<F>(words[c % 2], x + kChunk * c, s.token, kChunkBlocks, sum);
+        }
+        for (uint32_t first = whole * kChunkBlocks, all = w.k / 32; first < all; first += kChunkBlocks) {
+            const uint32_t blocks = all - first < kChunkBlocks ? all - first : kChunkBlocks;
+            Columns<F>::fetch(ShortChunk<F>(rows, first / kChunkBlocks * kBytes<F>, blocks).rows, 0, words[0]);
+            prepare_blocks(first, blocks);
+            alignas(64) int8_t padded[kChunk] = {};
+            __builtin_memcpy(padded, x + 32 * first, 32 * blocks);
+            add_chunk<F>(words[0], padded, s.token, blocks, sum);
+        }
+        _mm512_store_ps(sums[0], sum);
     }
 
     static constexpr uint32_t kAtOnce = 6;  // tokens
@@ -158,7 +231,8 @@ struct Int8 {
 
     // Adds `blocks` blocks of G panels to the sums of T tokens.
     template <uint32_t G, uint32_t T, bool kHalves, bool kBias>
-    static void multiply_tokens(const Panel *panels, uint32_t blocks, const Token *token, float (*sums)[kListed][kLanes]) {
+    static void multiply_tokens(const Panel *panels, uint32_t blocks, const Token *token,
+                                float (*sums)[kListed][kLanes]) {
         const int8_t *x[T];
 #pragma GCC unroll 6
         for (uint32_t t = 0; t < T; t++) x[t] = token[t].x;
@@ -166,7 +240,7 @@ struct Int8 {
 #pragma GCC unroll 12
         for (uint32_t i = 0; i < G * T; i++) sum[i / T][i % T] = _mm512_load_ps(sums[i / T][i % T]);
         constexpr uint32_t halves = kHalves ? 2 : 1, fours = 8 / halves;
-        const auto dot_group = [&](uint32_t h, __m512i (&dot)[G][T]) __attribute__((always_inline)) {
+        const auto dot_group = [&](uint32_t h, __m512i(&dot)[G][T]) __attribute__((always_inline)) {
 #pragma GCC unroll 12
             for (uint32_t i = 0; i < G * T; i++)
                 dot[i / T][i % T] =
@@ -216,9 +290,9 @@ struct Int8 {
                 for (uint32_t h = halves * b; h < halves * (b + 1); h++)
 #pragma GCC unroll 12
                     for (uint32_t i = 0; i < G * T; i++)
-                        sum[i / T][i % T] = _mm512_fmadd_ps(_mm512_load_ps(panels[i / T].scales.bias[h]),
-                                                            _mm512_set1_ps(token[i % T].chunk.scaled_total[h]),
-                                                            sum[i / T][i % T]);
+                        sum[i / T][i % T] =
+                            _mm512_fmadd_ps(_mm512_load_ps(panels[i / T].scales.bias[h]),
+                                            _mm512_set1_ps(token[i % T].chunk.scaled_total[h]), sum[i / T][i % T]);
         }
 #pragma GCC unroll 12
         for (uint32_t i = 0; i < G * T; i++) _mm512_store_ps(sums[i / T][i % T], sum[i / T][i % T]);

@@ -195,7 +195,12 @@ template <class Isa>
 constexpr ByFormat<StreamRows<Isa> *> stream_table() {
     ByFormat<StreamRows<Isa> *> t = {};
 #define FORMAT(NAME, prefix, id, block, bytes, group, bias) \
-    if constexpr (Isa::kFormats.has(Format::NAME)) t.entry[id] = stream_rows<Isa, Format::NAME>;
+    if constexpr (!Isa::kFormats.has(Format::NAME)) {                             \
+    } else if constexpr (requires { Isa::template stream<Format::NAME>; }) {      \
+        t.entry[id] = Isa::template stream<Format::NAME>;                         \
+    } else {                                                                      \
+        t.entry[id] = stream_rows<Isa, Format::NAME>;                             \
+    }
 #include "format/formats.def"
     return t;
 }
@@ -251,8 +256,12 @@ struct MatrixFormat {
 };
 template <class Isa, Format F>
 void unpack_panel(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) {
-    Isa::template interleave<F>(rows, first / kChunkBlocks, blocks, panel.codes);
-    Scales<F>::load(rows, first, blocks, panel.scales);
+    if constexpr (requires { Isa::template unpack<F>; }) {
+        Isa::template unpack<F>(rows, first, blocks, panel);
+    } else {
+        Isa::template interleave<F>(rows, first / kChunkBlocks, blocks, panel.codes);
+        Scales<F>::load(rows, first, blocks, panel.scales);
+    }
 }
 // An instruction set whose products depend on the format has multiply_for<F>, others multiply<kHalves, kBias>.
 template <class Isa, Format F>

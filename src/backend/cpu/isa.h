@@ -9,6 +9,10 @@
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512BF16__)
 #define RIDGE_ISA avx512bf16
 #define RIDGE_ISA_AVX512 1
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
+#define RIDGE_ISA avx512vbmi
+#define RIDGE_ISA_AVX512 1
+#define RIDGE_ISA_AVX512VBMI 1
 #elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define RIDGE_ISA avx512
 #define RIDGE_ISA_AVX512 1

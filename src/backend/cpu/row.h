@@ -13,7 +13,11 @@
 namespace ridge::cpu {
 inline namespace RIDGE_ISA {
 
-#if defined(RIDGE_ISA_AVX512)
+#if defined(RIDGE_ISA_AVX512VBMI)
+constexpr Features kNeeds = kAvx512Vbmi;
+constexpr Lever kLever = Lever::avx512;
+constexpr int kRank = 25;
+#elif defined(RIDGE_ISA_AVX512)
 constexpr Features kNeeds = kAvx512;
 constexpr Lever kLever = Lever::avx512;
 constexpr int kRank = 20;

@@ -308,6 +308,9 @@ Features detect_features() {
         __builtin_cpu_supports("avx512vnni"))
         f |= cpu::kAvx512;
     if ((f & cpu::kAvx512) != 0 && __builtin_cpu_supports("avx512bf16")) f |= cpu::kAvx512Bf16;
+    if ((f & cpu::kAvx512) != 0 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+        __builtin_cpu_supports("avx512bitalg"))
+        f |= cpu::kAvx512Vbmi;
 #endif
     return f;
 }
