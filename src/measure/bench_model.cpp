@@ -149,6 +149,7 @@ void measure(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o
     for (unsigned r = 0; r < o.repeats;) {
         QuietWatch watch;
         std::vector<double> rates;
+        rates.reserve(sides.size());
         for (Side &s : sides) rates.push_back(s.measure(t));
         const std::string why = watch.lap().reason();
         if (!why.empty() && o.when_busy == WhenBusy::refuse) {

@@ -14,12 +14,11 @@ namespace {
 
 // One product of a weight matrix with a vector, and what its bound needs.
 struct Product {
-    Reals sum, magnitude, factors;  // (rows, n); factors with q8 or BF16
+    Reals sum, magnitude, factors;  // (rows, n); factors only with q8
     size_t terms = 0;               // per sum: k, or groups (twice where there is a bias)
     bool is_int8 = false;
 
     double bound(Order order, size_t i, bool bias) const {
-        if (order == Order::bf16_pairs16) return bound::contract_bf16(order, terms, magnitude[i], factors[i], bias);
         return is_int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
                        : bound::contract_f32(order, terms, magnitude[i], bias);
     }
@@ -41,13 +40,6 @@ Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x,
         for (size_t r = 0; r < rows; r++) std::copy_n(&x[to.x_row[r] * stride], k, &in[r * k]);
         oracle::Sums s = oracle::contract({rows, n, k, w.experts, 1}, d.value, in, to.expert);
         p.sum = std::move(s.sum), p.magnitude = std::move(s.magnitude), p.terms = k;
-        if (w.format != Format::BF16) return p;
-        p.factors.resize(rows * n);
-        for (size_t i = 0; i < rows * n; i++) {
-            const double *weights = &d.value[(static_cast<size_t>(to.expert[i / n]) * n + i % n) * k],
-                         *x_row = &in[i / n * k];
-            for (size_t j = 0; j < k; j++) p.factors[i] += std::fabs(weights[j]) + std::fabs(x_row[j]) + 1;
-        }
         return p;
     }
     // Integer dots are exact, so the terms are those of whole groups.

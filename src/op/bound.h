@@ -33,10 +33,6 @@ double depth(Order order, size_t terms);
 // sum_j w_j x_j, w exact in f32. magnitude = sum |w_j x_j|, of a bias too; a bias costs one rounding more.
 double contract_f32(Order order, size_t k, double magnitude, bool bias);
 
-// The same with x rounded to bf16, and w_j, x_j and intermediate sums taken for 0 where they are subnormal: factors =
-// sum |w_j| + |x_j| + 1.
-double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias);
-
 // sum over groups of w_scale * x_scale * integer and w_bias * (x_scale * total), the integers exact: |integer| <= 32 *
 // 128 * 127 < 2^24.
 //   int8_sequential  rounds a product of two factors and then once per term: terms + 1 (two groups of 16 are joined by

@@ -37,8 +37,9 @@ struct AttentionTile {
     static constexpr uint32_t kMostFloats = kMostGroup * kMostHeadDim;
     // The copy is a tenth of a run of so many rows.
     static constexpr uint32_t kRunRows = 32;
-    // Tiles for each worker: the last one to finish then has few per cent more to do than the others.
-    static constexpr uint32_t kTilesEach = 4;
+    // Tiles for each worker, so that none waits long for another. Of few rows fewer: those are as large as each other, and
+    // more KV heads in one bring more (half as much again from 1 to 2 and from 2 to 4) than an even end.
+    static constexpr uint32_t kTilesEach = 4, kFewTilesEach = 2;
     static constexpr size_t kMostShared = size_t{32} << 20;
 
     struct Scratch {
@@ -120,6 +121,7 @@ struct AttentionTile {
         const auto in_rows = [&](uint32_t rows) { return rows > group ? rows / group : 1; };
         const uint32_t most_rows = kMostRows < kMostFloats / dim(op) ? kMostRows : kMostFloats / dim(op);
         Cut c;
+        if (view.step.tokens() == 0) return c;
         size_t rows = 0;
         uint32_t longest = 0;
         const auto count = [&](size_t tiles) {
@@ -146,7 +148,7 @@ struct AttentionTile {
         // A piece of all heads of a tile is for the nearest cache.
         const uint32_t bytes = head_bytes(view.program.state(op.k_state).type, op.head_dim);
         for (uint32_t h = 2; few && h <= op.kv_heads; h++)
-            if (op.kv_heads % h == 0 && size_t{c.split ? c.parts : c.runs} * op.kv_heads >= size_t{h} * want &&
+            if (op.kv_heads % h == 0 && size_t{c.split ? c.parts : c.runs} * op.kv_heads >= size_t{h} * kFewTilesEach * view.workers &&
                 h * bytes * piece_rows(bytes) <= 32768 && h * longest * group <= most_rows)
                 c.heads = h;
         return c;

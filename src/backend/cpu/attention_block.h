@@ -138,15 +138,21 @@ template <uint32_t R, DType type>
         F32x16 sum[kDots];
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < kDots; i++) sum[i] = set1(0.0f);
-        for (uint32_t d = 0; d < dim; d += kLanes) {
-            F32x16 x[R];
+        constexpr uint32_t N = Kv<type>::together;
+        for (uint32_t d = 0; d < dim; d += N * kLanes) {
+            F32x16 x[R][N];
 #pragma GCC unroll 8
-            for (uint32_t r = 0; r < R; r++) x[r] = load(q + r * dim + d);
+            for (uint32_t r = 0; r < R; r++)
+#pragma GCC unroll 2
+                for (uint32_t c = 0; c < N; c++) x[r][c] = load(q + r * dim + d + c * kLanes);
 #pragma GCC unroll 16
             for (uint32_t i = 0; i < K; i++) {
-                const F32x16 key = k.load(j + i, d);
+                F32x16 key[N];
+                k.load(j + i, d, key);
+#pragma GCC unroll 2
+                for (uint32_t c = 0; c < N; c++)
 #pragma GCC unroll 8
-                for (uint32_t r = 0; r < R; r++) sum[r * K + i] = fma(x[r], key, sum[r * K + i]);
+                    for (uint32_t r = 0; r < R; r++) sum[r * K + i] = fma(x[r][c], key[c], sum[r * K + i]);
             }
         }
         float dots[kDots];
@@ -223,9 +229,15 @@ template <uint32_t R, uint32_t V, DType type>
 #pragma GCC unroll 8
         for (uint32_t c = 0; c < V; c++) sum[r][c] = load(out + r * dim + d + c * kLanes) * set1(keep[r]);
     for (uint32_t j = seen.first; j < seen.last; j++) {
+        constexpr uint32_t N = V > 1 ? Kv<type>::together : 1;
         F32x16 x[V];
 #pragma GCC unroll 8
-        for (uint32_t c = 0; c < V; c++) x[c] = v.load(j, d + c * kLanes);
+        for (uint32_t c = 0; c < V; c += N) {
+            F32x16 part[N];
+            v.load(j, d + c * kLanes, part);
+#pragma GCC unroll 2
+            for (uint32_t i = 0; i < N; i++) x[c + i] = part[i];
+        }
 #pragma GCC unroll 8
         for (uint32_t r = 0; r < R; r++) {
             const F32x16 weight = set1(p[r * kAttentionBlock + j]);

@@ -1,7 +1,19 @@
 // The inner loops of contract with int8 for AVX2, and with RIDGE_ISA_AVXVNNI for its 256-bit vpdpbusd.
+//
+// A product is eight rows' codes, four each (contract_columns_avx2.h), times four activations broadcast from memory.
+// With vpmaddubsw its lanes are sums of two products in 16 bits: |x| <= 127, so that up to codes of 15 eight of them
+// can be added before vpmaddwd adds the two halves of a row's dword to 32 bits, up to 31 four, up to 63 two. Codes that
+// need eight bits have their sign given to the activations instead (Q8_0, IQ4). vpdpbusd does all of that at once.
+//
+//   one token: eight rows at a time, multiplied as they are unpacked in registers.
+//   more: panels of sixteen rows, unpacked once to [k / 4][16 rows][4]. Four tokens times sixteen rows are eight
+//   registers of sums, two of codes, one of activations and one product; a block of 32 of eight rows and a token costs
+//   6 loads for 8 vpmaddubsw. Of what Zen 5 does in a cycle (two multiplications, four operations, two loads) the
+//   multiplications are the scarcest: with 4-bit codes 8 vpmaddubsw, a vpmaddwd, a vmulps and an fma, so at most 73% of
+//   the rate of vpmaddubsw (64 products per cycle), 67% with a bias or 5-bit codes, 53% with the 6 bits and groups of 16
+//   of Q6_K, 44% with 8 bits; of vpdpbusd 80%, 73% with a bias or groups of 16.
 #pragma once
 
-#include <array>
 #include <utility>
 
 #include "backend/cpu/contract_columns_avx2.h"
@@ -38,12 +50,19 @@ template <Product>
 FN Weights8 weights8(__m256i codes) {
     return {codes};
 }
+template <Product>
+FN SignedCode weights8(SignedCode code) {
+    return code;
+}
 
 template <Product P, uint32_t kFours>
 struct DotSum {
     __m256i sum;
     FN void add(uint32_t j, const Weights8 &w, __m256i xs) {
         sum = _mm256_dpbusd_avx_epi32(j == 0 ? _mm256_setzero_si256() : sum, w.codes, xs);
+    }
+    FN void add(uint32_t j, const SignedCode &w, __m256i xs) {
+        add(j, Weights8{w.magnitude}, _mm256_sign_epi8(xs, w.sign));
     }
     FN __m256i dot() const { return P.factor == 2 ? _mm256_slli_epi32(sum, 1) : sum; }
 };
@@ -63,6 +82,10 @@ template <Product P>
 FN Weights8 weights8(__m256i codes) {
     return {codes, P.is_signed ? _mm256_abs_epi8(codes) : codes};
 }
+template <Product P>
+FN SignedCode weights8(SignedCode code) {
+    return code;
+}
 
 // A compiler that makes a tree of a chain of sums needs more registers than there are.
 FN void in_turn(__m256i &sum) { asm("" : "+x"(sum)); }
@@ -72,7 +95,12 @@ struct DotSum {
     static constexpr uint32_t kSums = P.sums < kFours ? P.sums : kFours;
     __m256i sum16, sum32;
     FN void add(uint32_t j, const Weights8 &w, __m256i xs) {
-        const __m256i pairs = _mm256_maddubs_epi16(w.magnitudes, P.is_signed ? _mm256_sign_epi8(xs, w.codes) : xs);
+        add_pairs(j, _mm256_maddubs_epi16(w.magnitudes, P.is_signed ? _mm256_sign_epi8(xs, w.codes) : xs));
+    }
+    FN void add(uint32_t j, const SignedCode &w, __m256i xs) {
+        add_pairs(j, _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(xs, w.sign)));
+    }
+    FN void add_pairs(uint32_t j, __m256i pairs) {
         sum16 = j % kSums == 0 ? pairs : _mm256_add_epi16(sum16, pairs);
         in_turn(sum16);
         if (j % kSums != kSums - 1) return;
@@ -85,14 +113,21 @@ struct DotSum {
 
 #endif
 
-struct Int8 {
-    static constexpr uint32_t kTokens = 1;      // of the streaming form
-    static constexpr uint32_t kManyTokens = 2;  // from here on the matrix form is faster
-    static constexpr uint32_t kPanels = 2;
+// What codes are with one token.
+template <Format F>
+constexpr Coding stream_coding() {
+    if constexpr (requires { Columns<F>::kPairs; })
+        return Columns<F>::kPairs;
+    else
+        return Columns<F>::kCoding;
+}
+
+struct Stream {
+    static constexpr uint32_t kTokens = 1;
     static constexpr FormatSet kFormats = FormatSet::quantized();
     template <Format F>
     static constexpr int32_t offset() {
-        return Columns<F>::kCoding.offset;
+        return stream_coding<F>().offset;
     }
 
     // Of eight rows whose codes are code(j).
@@ -107,16 +142,18 @@ struct Int8 {
     template <Format F>
     static void dots(const SpanCall &call, SpanDots<kTokens> &dots) {
         constexpr bool kHalves = Decode<F>::group == 16;
-        constexpr Product kProduct = product_of(Columns<F>::kCoding);
+        constexpr Product kProduct = product_of(stream_coding<F>());
         constexpr size_t kBytes = kChunk / Decode<F>::block * size_t{Decode<F>::bytes};
-        // The sixteen rows after these are fetched meanwhile, in the order in which they lie.
         const auto row_bytes = static_cast<size_t>(call.rows.row[1] - call.rows.row[0]);
-        const std::byte *next = call.rows.row[0] + kLanes * (row_bytes + call.first * kBytes);
         for (uint32_t r = 0; r < kLanes; r += 8) {
+            const Rows8 rows = call.rows.row + r;
             for (uint32_t b = 0, c = 0; b < call.blocks; b += kChunkBlocks, c++) {
-#pragma GCC unroll 40
-                for (size_t line = 0; line < 8 * kBytes; line += 64) __builtin_prefetch(next + line, 0, 2);
-                next += 8 * kBytes;
+                // The same columns sixteen rows ahead: eight streams are more than the hardware follows by itself.
+                const size_t at = (call.first + c) * kBytes;
+#pragma GCC unroll 8
+                for (uint32_t i = 0; i < 8; i++)
+                    for (size_t line = 0; line < kBytes; line += 64)
+                        __builtin_prefetch(rows[i] + kLanes * row_bytes + at + line);
                 const int8_t *x = call.x[0] + 32 * b;
                 int32_t(*to)[kLanes] = dots.of[0][c];
                 const auto put = [&](uint32_t g, __m256i dot) __attribute__((always_inline)) {
@@ -124,8 +161,7 @@ struct Int8 {
                 };
                 const uint32_t some = call.blocks - b < kChunkBlocks ? call.blocks - b : kChunkBlocks;
                 Columns<F>::visit(
-                    call.rows.row + r, (call.first + c) * kBytes,
-                    some, [&](uint32_t g, auto code) __attribute__((always_inline)) {
+                    rows, at, some, [&](uint32_t g, auto code) __attribute__((always_inline)) {
                         if constexpr (kHalves) {
                             put(2 * g, dot_fours<kProduct, 4>(code, x + 32 * g));
                             const auto last = [&](uint32_t j) __attribute__((always_inline)) { return code(j + 4); };
@@ -137,6 +173,25 @@ struct Int8 {
             }
         }
     }
+};
+
+struct Matrix8 {
+    static constexpr uint32_t kManyTokens = 2;  // from here on it is faster
+    static constexpr uint32_t kPanels = 4;
+    static constexpr FormatSet kFormats = FormatSet::quantized();
+    template <Format F>
+    static constexpr int32_t offset() {
+        return Columns<F>::kCoding.offset;
+    }
+
+    template <Format F>
+    static FN __m256i unsigned_code(__m256i code) {
+        return code;
+    }
+    template <Format F>
+    static FN __m256i unsigned_code(SignedCode code) {
+        return Columns<F>::unsigned_code(code);
+    }
 
     template <Format F>
     static void interleave(const Rows &rows, uint32_t chunk, uint32_t blocks, uint8_t (*codes)[kLanes][4]) {
@@ -146,7 +201,7 @@ struct Int8 {
                 rows.row + r, chunk * kBytes, blocks, [&](uint32_t g, auto code) __attribute__((always_inline)) {
 #pragma GCC unroll 8
                     for (uint32_t j = 0; j < 8; j++)
-                        _mm256_store_si256(reinterpret_cast<__m256i *>(codes[8 * g + j][r]), code(j));
+                        _mm256_store_si256(reinterpret_cast<__m256i *>(codes[8 * g + j][r]), unsigned_code<F>(code(j)));
                 });
     }
 
@@ -242,9 +297,11 @@ struct Int8 {
 
     template <Product P, bool kHalves, bool kBias>
     static void multiply_as(const MatrixCall &call) {
-        using MultiplyTokens = void(const Panel &, uint32_t, const Token *, float(*)[kLanes]);
+        struct ByTokens {
+            void (*multiply[kAtOnce])(const Panel &, uint32_t blocks, const Token *, float (*sums)[kLanes]);
+        };
         static constexpr auto kByTokens = []<uint32_t... T>(std::integer_sequence<uint32_t, T...>) {
-            return std::array<MultiplyTokens *, kAtOnce>{multiply_tokens<P, kHalves, kBias, T + 1>...};
+            return ByTokens{{multiply_tokens<P, kHalves, kBias, T + 1>...}};
         }
         (std::make_integer_sequence<uint32_t, kAtOnce>());
         // Some tokens are made ready while those before them are multiplied: their scales and codes come from L2.
@@ -255,7 +312,7 @@ struct Int8 {
             const uint32_t next = t + some(t);
             if (next < call.tokens) prepare_some<kHalves, kBias>(call, next, some(next), token[now ^ 1]);
             for (uint32_t g = 0; g < call.groups; g++)
-                kByTokens[some(t) - 1](call.panel[g], call.blocks, token[now], call.sums[g] + t);
+                kByTokens.multiply[some(t) - 1](call.panel[g], call.blocks, token[now], call.sums[g] + t);
         }
     }
     template <Format F>

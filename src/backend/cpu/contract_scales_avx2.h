@@ -89,39 +89,109 @@ struct Scales8 {
     };                                                                                                           \
     FN void Scales<Format::NAME>::load8(Rows8 rows, size_t at, [[maybe_unused]] u32 blocks, Scales8 c)
 
-// Blocks of 32 that begin with d f16.
-#define RIDGE_SCALES_D(NAME)                                                                            \
-    RIDGE_SCALES(NAME) {                                                                                \
-        for (u32 b = 0; b < blocks; b++)                                                                \
-            _mm256_store_ps(c.scale[b], first_f16(rows, at + b * size_t{Decode<Format::NAME>::bytes})); \
-    }
-RIDGE_SCALES_D(Q4_0)
-RIDGE_SCALES_D(Q5_0)
-RIDGE_SCALES_D(Q8_0)
-RIDGE_SCALES_D(IQ4_NL)
-#undef RIDGE_SCALES_D
+// Blocks of 32: the first words of two blocks lie in 32 bytes (but for Q8_0), so they are put side by side together,
+// the first block's in the lower half of the vectors, the second one's in the upper half, where they begin `bytes` - 16
+// later.
+template <Format F>
+struct TwoBlocks {
+    Rows8 rows;
+    size_t at;
+    FN __m256i row(u32 r) const { return bytes32(rows[r] + at); }
+    FN __m256i words(u32 r) const { return _mm256_unpacklo_epi16(row(r), row(r + 1)); }
+    FN __m256i dwords(u32 r) const { return _mm256_unpacklo_epi32(row(r), row(r + 1)); }
+};
+// The lower half's low 64 bits and the upper half's high 64 bits of a, then of b.
+FN __m256i low_high(__m256i a, __m256i b) {
+    return _mm256_castpd_si256(_mm256_shuffle_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b), 0b1100));
+}
+FN void store_f16(float (*to)[kChunkRows], __m256i halves) {
+    _mm256_store_ps(to[0], _mm256_cvtph_ps(_mm256_castsi256_si128(halves)));
+    _mm256_store_ps(to[1], _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
+}
 
-// Blocks of 32 that begin with d f16 | m f16.
-FN void load_dm(Rows8 rows, size_t at, u32 blocks, size_t bytes, Scales8 c) {
-    for (u32 b = 0; b < blocks; b++) {
+// d f16.
+template <Format F>
+FN void load_d(Rows8 rows, size_t at, u32 blocks, Scales8 c) {
+    constexpr size_t bytes = Decode<F>::bytes;
+    u32 b = 0;
+    if constexpr (bytes < 32)
+        for (; b + 2 <= blocks; b += 2) {
+            const TwoBlocks<F> two{rows, at + b * bytes};
+            __m256i v[2];
+#pragma GCC unroll 2
+            for (u32 i = 0; i < 2; i++) {
+                const __m256i ab = two.words(4 * i), cd = two.words(4 * i + 2);
+                v[i] = _mm256_unpacklo_epi32(ab, cd);
+                if constexpr (bytes == 22)  // the upper half's are the fourth words
+                    v[i] = _mm256_blend_epi32(v[i], _mm256_unpackhi_epi32(ab, cd), 0xf0);
+                else
+                    static_assert(bytes == 18);  // the second words
+            }
+            store_f16(c.scale + b, low_high(v[0], v[1]));
+        }
+    for (; b < blocks; b++) _mm256_store_ps(c.scale[b], first_f16(rows, at + b * bytes));
+}
+RIDGE_SCALES(Q4_0) { load_d<Format::Q4_0>(rows, at, blocks, c); }
+RIDGE_SCALES(Q5_0) { load_d<Format::Q5_0>(rows, at, blocks, c); }
+RIDGE_SCALES(Q8_0) { load_d<Format::Q8_0>(rows, at, blocks, c); }
+RIDGE_SCALES(IQ4_NL) { load_d<Format::IQ4_NL>(rows, at, blocks, c); }
+
+// d f16 | m f16.
+template <Format F>
+FN void load_dm(Rows8 rows, size_t at, u32 blocks, Scales8 c) {
+    constexpr size_t bytes = Decode<F>::bytes;
+    u32 b = 0;
+    for (; b + 2 <= blocks; b += 2) {
+        const TwoBlocks<F> two{rows, at + b * bytes};
+        __m256i v[2];
+#pragma GCC unroll 2
+        for (u32 i = 0; i < 2; i++) {
+            if constexpr (bytes == 20) {  // the upper half's are the second dwords
+                v[i] = low_high(two.dwords(4 * i), two.dwords(4 * i + 2));
+            } else {
+                static_assert(bytes == 24);  // the third
+                const __m256 ab = _mm256_castsi256_ps(low_high(two.row(4 * i), two.row(4 * i + 1)));
+                const __m256 cd = _mm256_castsi256_ps(low_high(two.row(4 * i + 2), two.row(4 * i + 3)));
+                v[i] = _mm256_castps_si256(_mm256_shuffle_ps(ab, cd, 0x88));
+            }
+        }
+        const __m256i low = _mm256_set1_epi32(0xffff);
+        store_f16(c.scale + b, _mm256_packus_epi32(_mm256_and_si256(v[0], low), _mm256_and_si256(v[1], low)));
+        store_f16(c.bias + b, _mm256_packus_epi32(_mm256_srli_epi32(v[0], 16), _mm256_srli_epi32(v[1], 16)));
+    }
+    for (; b < blocks; b++) {
         const __m256i dm = first_dword(rows, at + b * bytes);
         _mm256_store_ps(c.scale[b], f16_low(dm));
         _mm256_store_ps(c.bias[b], f16_high(dm));
     }
 }
-RIDGE_SCALES(Q4_1) { load_dm(rows, at, blocks, Decode<Format::Q4_1>::bytes, c); }
-RIDGE_SCALES(Q5_1) { load_dm(rows, at, blocks, Decode<Format::Q5_1>::bytes, c); }
+RIDGE_SCALES(Q4_1) { load_dm<Format::Q4_1>(rows, at, blocks, c); }
+RIDGE_SCALES(Q5_1) { load_dm<Format::Q5_1>(rows, at, blocks, c); }
 
 // A power of two, e - 128; the smallest two are subnormal.
+FN void store_power(float *to, __m256i e) {
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i bits = _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
+    _mm256_store_ps(to, _mm256_castsi256_ps(bits));
+}
 RIDGE_SCALES(MXFP4) {
-    for (u32 b = 0; b < blocks; b++) {
-        const __m256i e =
-            _mm256_and_si256(first_dword(rows, at + b * size_t{Decode<Format::MXFP4>::bytes}), _mm256_set1_epi32(255));
-        const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-        const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-        const __m256i bits = _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
-        _mm256_store_ps(c.scale[b], _mm256_castsi256_ps(bits));
+    constexpr size_t bytes = Decode<Format::MXFP4>::bytes;
+    static_assert(bytes == 17);
+    u32 b = 0;
+    for (; b + 2 <= blocks; b += 2) {
+        const TwoBlocks<Format::MXFP4> two{rows, at + b * bytes};
+        const auto pair = [&](u32 r) __attribute__((always_inline)) {
+            return _mm256_unpacklo_epi8(two.row(r), two.row(r + 1));
+        };
+        const __m256i lower = _mm256_unpacklo_epi16(pair(0), pair(2)), upper = _mm256_unpacklo_epi16(pair(4), pair(6));
+        const __m256i e = _mm256_unpacklo_epi32(lower, upper);  // the upper half's are the second bytes
+        const __m128i second = _mm_unpackhi_epi64(_mm256_extracti128_si256(e, 1), _mm_setzero_si128());
+        store_power(c.scale[b], _mm256_cvtepu8_epi32(_mm256_castsi256_si128(e)));
+        store_power(c.scale[b + 1], _mm256_cvtepu8_epi32(second));
     }
+    for (; b < blocks; b++)
+        store_power(c.scale[b], _mm256_and_si256(first_dword(rows, at + b * bytes), _mm256_set1_epi32(255)));
 }
 
 // d f16 | dmin f16 | 12 bytes: eight scales and eight minima of 6 bits. A dword's four bytes are those of four groups.

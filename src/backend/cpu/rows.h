@@ -23,8 +23,7 @@ enum Feature : Features {
 using RowTable = std::span<const Kernel>;
 
 // contract and gate_up
-extern const RowTable kContractPortable, kContractAvx2, kContractAvx512, kContractNeon, kContractDotprod, kContractI8mm,
-    kContractAvx512Bf16;
+extern const RowTable kContractPortable, kContractAvx2, kContractAvx512, kContractNeon, kContractDotprod, kContractI8mm;
 extern const RowTable kContractAvxVnni, kContractAvx512Vbmi;
 extern const RowTable kQuantizePortable, kQuantizeAvx2, kQuantizeAvx512, kQuantizeNeon;
 // All others: those that gain nothing from an instruction set, and those that have a row for each.
