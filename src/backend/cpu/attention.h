@@ -15,8 +15,8 @@
 // not depend on how a step is cut, batched or spread over workers.
 //
 // A row below is one head of one token. A tile is a run of tokens and a KV head (few rows: several KV heads), so that a
-// block of keys and values is read once for all of its rows. Where that makes few tiles, a tile is one segment of it: it
-// leaves its sums in memory that all workers share, and whoever finishes the last segment joins them.
+// block of keys and values is read once for all of its rows. Where that makes few tiles, a tile is one segment of it:
+// it leaves its sums in memory that all workers share, and whoever finishes the last segment joins them.
 #pragma once
 
 #include "backend/cpu/attention_block.h"
@@ -33,12 +33,13 @@ constexpr uint32_t kFewRows = 32;
 
 struct AttentionTile {
     static constexpr uint32_t kMostRows = 256, kMostHeadDim = 512, kMostGroup = 128;
-    // Rows of a tile: the copy is a fiftieth of 256 of them, and their q, sums and scores are half a MiB for heads of 128.
+    // Rows of a tile: the copy is a fiftieth of 256 of them, and their q, sums and scores are half a MiB for heads of
+    // 128.
     static constexpr uint32_t kMostFloats = kMostGroup * kMostHeadDim;
     // The copy is a tenth of a run of so many rows.
     static constexpr uint32_t kRunRows = 32;
-    // Tiles for each worker, so that none waits long for another. Of few rows fewer: those are as large as each other, and
-    // more KV heads in one bring more (half as much again from 1 to 2 and from 2 to 4) than an even end.
+    // Tiles for each worker, so that none waits long for another. Of few rows fewer: those are as large as each other,
+    // and more KV heads in one bring more (half as much again from 1 to 2 and from 2 to 4) than an even end.
     static constexpr uint32_t kTilesEach = 4, kFewTilesEach = 2;
     static constexpr size_t kMostShared = size_t{32} << 20;
 
@@ -79,8 +80,8 @@ struct AttentionTile {
         return Tile::kSharedZero + (rows < kMostShared ? rows : kMostShared);
     }
 
-    // Bytes of a head's row of keys or values. Few rows read those in pieces of about 4 KiB: of shorter ones sums would be
-    // loaded and stored too often, of longer ones the pieces of eight heads do not fit into the nearest cache.
+    // Bytes of a head's row of keys or values. Few rows read those in pieces of about 4 KiB: of shorter ones sums would
+    // be loaded and stored too often, of longer ones the pieces of eight heads do not fit into the nearest cache.
     static uint32_t head_bytes(DType type, uint32_t n) {
         return static_cast<uint32_t>(type == DType::f32    ? Kv<DType::f32>::bytes(n)
                                      : type == DType::q8_0 ? Kv<DType::q8_0>::bytes(n)
@@ -148,7 +149,8 @@ struct AttentionTile {
         // A piece of all heads of a tile is for the nearest cache.
         const uint32_t bytes = head_bytes(view.program.state(op.k_state).type, op.head_dim);
         for (uint32_t h = 2; few && h <= op.kv_heads; h++)
-            if (op.kv_heads % h == 0 && size_t{c.split ? c.parts : c.runs} * op.kv_heads >= size_t{h} * kFewTilesEach * view.workers &&
+            if (op.kv_heads % h == 0 &&
+                size_t{c.split ? c.parts : c.runs} * op.kv_heads >= size_t{h} * kFewTilesEach * view.workers &&
                 h * bytes * piece_rows(bytes) <= 32768 && h * longest * group <= most_rows)
                 c.heads = h;
         return c;
@@ -332,7 +334,8 @@ struct AttentionTile {
 
         // Values of a block that lie in `part`, for R rows from r on, whose sums count `keep` times.
         template <uint32_t R, DType type>
-        void values(uint32_t r, KvRows<type> v, Seen part, const float *keep, SoftmaxRows to, const Later &later) const {
+        void values(uint32_t r, KvRows<type> v, Seen part, const float *keep, SoftmaxRows to,
+                    const Later &later) const {
             const float *p = scratch.scores + r * kAttentionBlock;
             const Seen *all = scratch.seen + r;
             if (all[0].first == all[R - 1].first && all[0].last == all[R - 1].last)
@@ -369,8 +372,11 @@ struct AttentionTile {
             const uint32_t first = tokens.first * group, last = tokens.last * group;
             const Seen all = any(first, last);
             const uint32_t bytes = head_bytes(type, n), piece = piece_rows(bytes);
-            const Pieces<type> pieces{page<type>(op.k_state, b), page<type>(op.v_state, b),
-                                      more ? page<type>(op.k_state, b + 1) : KvRows<type>{}, heads, bytes,
+            const Pieces<type> pieces{page<type>(op.k_state, b),
+                                      page<type>(op.v_state, b),
+                                      more ? page<type>(op.k_state, b + 1) : KvRows<type>{},
+                                      heads,
+                                      bytes,
                                       piece};
             uint32_t i = 0;
             const auto each_piece = [&](auto &&body) {
@@ -393,7 +399,8 @@ struct AttentionTile {
                 for (uint32_t h = 0; h < heads; h++) softmax(h * head_rows + first, h * head_rows + last, to);
             each_piece([&](uint32_t h, Seen part, Later later) {
                 for_row_tiles<4>(h * head_rows + first, h * head_rows + last, [&](auto tile, uint32_t r) {
-                    values<tile()>(r, pieces.rows(true, h), part, part.first == all.first ? scratch.keep + r : kOnes, to, later);
+                    values<tile()>(r, pieces.rows(true, h), part, part.first == all.first ? scratch.keep + r : kOnes,
+                                   to, later);
                     later = {};
                 });
             });

@@ -169,11 +169,10 @@ struct Scores {
 };
 
 // The vectors that hold [seen.first, seen.last).
-inline Seen in_vectors(Seen seen) {
-    return {seen.first / kLanes * kLanes, (seen.last + kLanes - 1) / kLanes * kLanes};
-}
+inline Seen in_vectors(Seen seen) { return {seen.first / kLanes * kLanes, (seen.last + kLanes - 1) / kLanes * kLanes}; }
 
-// Caps the scores that a row sees, -inf in what shares a vector with them, and gives the larger of `max` and the largest.
+// Caps the scores that a row sees, -inf in what shares a vector with them, and gives the larger of `max` and the
+// largest.
 [[gnu::flatten]] inline float top_score(float *s, Seen seen, Scores how, float max) {
     const Seen all = in_vectors(seen);
     if (how.softcap > 0)
