@@ -86,7 +86,7 @@ std::vector<Refusal> refusals() {
         {"NoModel", {"run", "-p", "hi"}, 2, {"--model"}},
         {"MissingFile", {"run", "-m", "/no/such.gguf", "-p", "hi"}, 3, {"/no/such.gguf"}},
         {"Folder", {"run", "-m", kFolder, "-p", "hi"}, 3, {"ridge-test-"}},
-        {"TextFile", {"run", "-m", __FILE__, "-p", "hi"}, 3, {__FILE__, "GGUF"}},
+        {"TextFile", {"run", "-m", RIDGE_SOURCE_DIR "/README.md", "-p", "hi"}, 3, {"README.md", "GGUF"}},
         {"Device", {"run", "-m", "/dev/null", "-p", "hi"}, 3, {"/dev/null"}},
         {"UnknownLever", tiny_with({"--lever", "-warp"}), 2, {"--lever", "'warp'", "gate_up", "int8_dot"}},
         {"PromptTwice", tiny_with({"--file", "x"}), 2, {"--file"}},

@@ -2,10 +2,10 @@
 // one token). Both products are register tiles of R rows by V vectors, so that an operand that is loaded once meets R
 // or V others; attention.h says what is computed, this file how.
 //
-// Scores of many rows: keys lie turned, 64 positions side by side, and a row's element is broadcast. The dot's sixteen
-// lanes (Order::f32_lanes16) are then sixteen chains over d, joined as reduce_add joins lanes. Of few rows: keys are
-// read as the state has them, lanes over d, and sums are taken of many accumulators at once. The same additions.
-// Weighted values: lanes over d, a row's weight is broadcast.
+// Scores of many rows: keys lie transposed, 64 positions side by side, and a row's element is broadcast. The dot's
+// sixteen lanes (Order::f32_lanes16) are then sixteen chains over d, joined as reduce_add joins lanes. Of few rows:
+// keys are read as the state has them, lanes over d, and sums are taken of many accumulators at once. The same
+// additions. Weighted values: lanes over d, a row's weight is broadcast.
 #pragma once
 
 #include <type_traits>
@@ -50,11 +50,11 @@ inline void for_row_tiles(uint32_t r, uint32_t last, Body &&body) {
 // ---- Scores
 
 // s[r][16 v + l] = q_r . k of R rows and V vectors of positions. keys: chunk c of chain i in row i * chunks + c of 64
-// positions, the i-th chain being lane l = i with its bits turned (0 8 4 12 2 ...): so every sum meets its partner at
+// positions, the i-th chain being lane l = i with its bits reversed (0 8 4 12 2 ...): so every sum meets its partner at
 // once, and at most four wait. waiting[w]: of 2^w chains.
 template <uint32_t R, uint32_t V>
 [[gnu::noinline, gnu::flatten]] inline void score_tile(const float *q, uint32_t dim, const float *keys, float *s) {
-    constexpr uint32_t kTurned[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+    constexpr uint32_t kReversed[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
     alignas(64) float waiting[4][R][V * kLanes];
     for (uint32_t i = 0; i < 16; i++) {
         F32x16 sum[R][V];
@@ -62,7 +62,7 @@ template <uint32_t R, uint32_t V>
         for (uint32_t r = 0; r < R; r++)
 #pragma GCC unroll 4
             for (uint32_t v = 0; v < V; v++) sum[r][v] = set1(0.0f);
-        for (uint32_t d = kTurned[i]; d < dim; d += kLanes, keys += kAttentionBlock) {
+        for (uint32_t d = kReversed[i]; d < dim; d += kLanes, keys += kAttentionBlock) {
             F32x16 k[V];
 #pragma GCC unroll 4
             for (uint32_t v = 0; v < V; v++) k[v] = load(keys + v * kLanes);
@@ -112,15 +112,15 @@ inline void score_columns(const float *q, uint32_t dim, const float *keys, Seen 
     }
 }
 
-// Keys turned, for score_tile: the positions that share 16 with [seen.first, seen.last). n: the head's size, dim: that
-// rounded up to 16.
+// Keys transposed, for score_tile: the positions that share 16 with [seen.first, seen.last). n: the head's size, dim:
+// that rounded up to 16.
 template <DType type>
-[[gnu::flatten]] inline void turn_keys(KvRows<type> k, uint32_t n, uint32_t dim, Seen seen, float *to) {
-    constexpr uint32_t kTurned[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+[[gnu::flatten]] inline void transpose_keys(KvRows<type> k, uint32_t n, uint32_t dim, Seen seen, float *to) {
+    constexpr uint32_t kReversed[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
     const uint32_t chunks = dim / kLanes;
     for (uint32_t j = seen.first / kLanes * kLanes; j < seen.last; j += kLanes)
         for (uint32_t c = 0; c < chunks; c++) {
-            const auto place = [&](uint32_t l) { return to + (kTurned[l] * chunks + c) * kAttentionBlock + j; };
+            const auto place = [&](uint32_t l) { return to + (kReversed[l] * chunks + c) * kAttentionBlock + j; };
             const uint32_t d = c * kLanes, left = n - d;
             if (left >= kLanes)
                 transpose16([&](uint32_t i) { return k.load(j + i, d); }, place);
@@ -188,8 +188,8 @@ inline Seen in_vectors(Seen seen) { return {seen.first / kLanes * kLanes, (seen.
 
 // Scores of rows [first, last) become weights; maxima and sums move on. keep[r]: what the row's values are now worth.
 // In passes over sixteen rows, whose dependent steps then overlap.
-[[gnu::flatten]] inline void soften(float *s, const Seen *seen, Scores how, uint32_t first, uint32_t last,
-                                    SoftmaxRows rows, float *keep) {
+[[gnu::flatten]] inline void softmax_block(float *s, const Seen *seen, Scores how, uint32_t first, uint32_t last,
+                                           SoftmaxRows rows, float *keep) {
     const F32x16 scale = set1(how.softcap > 0 ? 1.0f : how.scale);
     for (uint32_t r0 = first; r0 < last; r0 += kLanes) {
         const uint32_t n = last - r0 < kLanes ? last - r0 : kLanes;
@@ -251,11 +251,15 @@ template <uint32_t R, uint32_t V, DType type>
         for (uint32_t c = 0; c < V; c++) store(out + r * dim + d + c * kLanes, sum[r][c]);
 }
 
-// All columns from d on, V vectors at a time and then fewer.
+// All columns from d on, V vectors at a time and then fewer; each pass asks for the same columns of later rows.
 template <uint32_t R, uint32_t V, DType type>
 inline void value_columns(const float *p, KvRows<type> v, Seen seen, uint32_t d, const float *keep, float *out,
-                          uint32_t dim, Later later) {
-    for (; d + V * kLanes <= dim; d += V * kLanes, later = {}) value_tile<R, V>(p, v, seen, d, keep, out, dim, later);
+                          uint32_t dim, const Later &later) {
+    for (; d + V * kLanes <= dim; d += V * kLanes) {
+        Later part = later;
+        if (later.row_bytes > 0) part.data += Kv<type>::bytes(d), part.row_bytes = Kv<type>::bytes(V * kLanes);
+        value_tile<R, V>(p, v, seen, d, keep, out, dim, part);
+    }
     if constexpr (V > 1)
         if (d < dim) value_columns<R, V / 2>(p, v, seen, d, keep, out, dim, later);
 }

@@ -1,4 +1,4 @@
-// What attention asks of sixteen lanes beyond simd.h: a square of numbers turned, and many sums taken at once.
+// What attention asks of sixteen lanes beyond simd.h: a square of numbers transposed, and many sums taken at once.
 //
 //   transpose16(row, to): lane l of row(j) goes to to(l)[j], j and l below 16
 //   reduce_add_all(x, out): out[i] = reduce_add(x[i])
@@ -39,13 +39,14 @@ inline void transpose16(Row &&row, To &&to) {
 }
 
 // Halves, then quarters, eighths and neighbours added: 15 additions and 30 shuffles for 16 sums. Each step puts two
-// vectors into one, so the sums come out with the bits of their index turned; the first step takes them in that order.
+// vectors into one, so the sums come out with the bits of their indices reversed; the first step takes them in that
+// order.
 inline void reduce_add_all(const F32x16 (&x)[16], float *out) {
-    constexpr uint32_t kTurned[16] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};
+    constexpr uint32_t kReversed[16] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};
     __m512 a[8], b[4], c[2];
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < 8; i++) {
-        const __m512 p = x[kTurned[i]].v, q = x[kTurned[i + 8]].v;
+        const __m512 p = x[kReversed[i]].v, q = x[kReversed[i + 8]].v;
         a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p, q, 0x44), _mm512_shuffle_f32x4(p, q, 0xee));
     }
 #pragma GCC unroll 4
