@@ -87,7 +87,7 @@ class Point {
             v.result.tokens = m;
             v.result.planned = k == planned;
             using enum KernelResult::Products;
-            v.result.products = input == DType::f32 ? f32 : int8;
+            v.result.products = k->order == Order::bf16_pairs16 ? bf16 : input == DType::f32 ? f32 : int8;
             v.result.copies = problem_.copies();
             v.result.bytes = problem_.bytes(), v.result.multiply_adds = problem_.multiply_adds();
             variants_.push_back(std::move(v));

@@ -74,9 +74,10 @@ void Problem::set_weight(WeightId w, Bytes bytes) {
     program.weights[static_cast<size_t>(w)].data = weights.back().data();
 }
 
-void Problem::expect(ValueId v, Reals want, std::function<double(Order, size_t)> bound) {
+void Problem::expect(ValueId v, Reals want, std::function<double(Order, size_t)> bound, Reals want_bf16) {
     RIDGE_ASSERT(want.size() == size_t{rows(v)} * width(program.value(v).type, program.value(v).cols));
-    expected.push_back({v, std::move(want), std::move(bound)});
+    RIDGE_ASSERT(want_bf16.empty() || want_bf16.size() == want.size());
+    expected.push_back({v, std::move(want), std::move(bound), std::move(want_bf16)});
 }
 
 uint32_t Problem::rows(ValueId v) const {
@@ -164,7 +165,7 @@ struct Trial::Attempt {
         const size_t used = n * row_bytes(v.type, v.cols);
         const Reals got = unpack(v.type, v.cols, n, std::span(bytes).first(used));
         for (size_t i = 0; i < n * w; i++)
-            check_number(got[i], e.want[i], e.bound ? e.bound(kernel.order, i) : 0, v.name, i / w, i % w);
+            check_number(got[i], e.wanted(kernel.order, i), e.bound ? e.bound(kernel.order, i) : 0, v.name, i / w, i % w);
         for (size_t r = 0; r < n; r++) check_order(output, p.rows(e.id), w, got, r, v.name);
         if (std::any_of(bytes.begin() + static_cast<std::ptrdiff_t>(used), bytes.end(),
                         [](std::byte b) { return b != kPoison; }))

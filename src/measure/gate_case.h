@@ -34,6 +34,11 @@ struct Expected {
     Reals want;
     // How far from `want` number i may be; 0 or none: the same bits.
     std::function<double(Order, size_t i)> bound;
+    // What rows hold that round activations to bf16 (Order::bf16_pairs16); empty: as `want`.
+    Reals want_bf16 = {};
+    double wanted(Order o, size_t i) const {
+        return o == Order::bf16_pairs16 && !want_bf16.empty() ? want_bf16[i] : want[i];
+    }
 };
 
 // What a state must hold: slot s what token writer[s] of the step writes there, or, where that is -1 or a token of
@@ -63,7 +68,7 @@ struct Problem {
     // m tokens of sequence 0 at positions 0.., all wanted.
     void plain_tokens(uint32_t m);
     void set_weight(WeightId w, Bytes bytes);
-    void expect(ValueId v, Reals want, std::function<double(Order, size_t)> bound = {});
+    void expect(ValueId v, Reals want, std::function<double(Order, size_t)> bound = {}, Reals want_bf16 = {});
     const Op &op() const { return program.nodes[0].op; }
     uint32_t rows(ValueId v) const;  // in the largest step
 };

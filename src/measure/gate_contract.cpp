@@ -14,12 +14,13 @@ namespace {
 
 // One product of a weight matrix with a vector, and what its bound needs.
 struct Product {
-    Reals sum, magnitude, factors;  // (rows, n); factors only with q8
+    Reals sum, magnitude, factors;  // (rows, n); factors with q8 and bf16
     size_t terms = 0;               // per sum: k, or groups (twice where there is a bias)
-    bool is_int8 = false;
+    enum class Kind : uint8_t { f32, bf16, int8 } kind = Kind::f32;
 
     double bound(Order order, size_t i, bool bias) const {
-        return is_int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
+        if (kind == Kind::bf16) return bound::contract_bf16(order, terms, magnitude[i], factors[i], bias);
+        return kind == Kind::int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
                        : bound::contract_f32(order, terms, magnitude[i], bias);
     }
 };
@@ -30,18 +31,39 @@ struct Routing {
     std::vector<int32_t> expert;
 };
 
-// x: (rows, width). Output row r is expert[r] of the weight applied to x_row[r].
-Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x, const Routing &to) {
-    const size_t n = w.n, k = w.k, stride = width(type, w.k), rows = to.expert.size();
-    Product p;
-    p.is_int8 = type == DType::q8;
-    if (!p.is_int8) {
-        Reals in(rows * k);
-        for (size_t r = 0; r < rows; r++) std::copy_n(&x[to.x_row[r] * stride], k, &in[r * k]);
-        oracle::Sums s = oracle::contract({rows, n, k, w.experts, 1}, d.value, in, to.expert);
-        p.sum = std::move(s.sum), p.magnitude = std::move(s.magnitude), p.terms = k;
-        return p;
+// x: (rows, k). Output row r is expert[r] of the weight applied to x_row[r].
+Product float_product(const Weight &w, const DecodedWeight &d, RealSpan x, const Routing &to) {
+    const size_t n = w.n, k = w.k, rows = to.expert.size();
+    Reals in(rows * k);
+    for (size_t r = 0; r < rows; r++) std::copy_n(&x[to.x_row[r] * k], k, &in[r * k]);
+    oracle::Sums s = oracle::contract({rows, n, k, w.experts, 1}, d.value, in, to.expert);
+    return {std::move(s.sum), std::move(s.magnitude), {}, k};
+}
+
+// The same with x rounded to bf16: eight significant bits, ties to even. Empty where no row does so: of other formats.
+Product bf16_product(const Weight &w, const DecodedWeight &d, RealSpan x, const Routing &to) {
+    if (w.format != Format::BF16) return {};
+    Reals rounded(x.begin(), x.end());
+    for (double &v : rounded) {
+        int exponent;
+        const double fraction = std::frexp(v, &exponent);
+        v = std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
     }
+    Product p = float_product(w, d, rounded, to);
+    p.kind = Product::Kind::bf16;
+    p.factors.resize(p.sum.size());
+    for (size_t i = 0; i < p.sum.size(); i++)
+        for (size_t j = 0; j < w.k; j++)
+            p.factors[i] += std::fabs(d.value[(static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n) * w.k + j]) +
+                            std::fabs(rounded[to.x_row[i / w.n] * w.k + j]) + 1;
+    return p;
+}
+
+// x: (rows, width) of q8.
+Product int8_product(const Weight &w, const DecodedWeight &d, RealSpan x, const Routing &to) {
+    const size_t n = w.n, k = w.k, stride = width(DType::q8, w.k), rows = to.expert.size();
+    Product p;
+    p.kind = Product::Kind::int8;
     // Integer dots are exact, so the terms are those of whole groups.
     p.terms = k / d.group * (d.has_bias ? 2 : 1);
     p.sum.resize(rows * n), p.magnitude.resize(rows * n), p.factors.resize(rows * n);
@@ -67,6 +89,17 @@ Product product(const Weight &w, const DecodedWeight &d, DType type, RealSpan x,
             }
         }
     return p;
+}
+
+// The product of a weight with x, as rows make it that take x as it is, and those that round it to bf16.
+struct Products {
+    Product plain, bf16;
+    const Product &of(Order o) const { return o == Order::bf16_pairs16 ? bf16 : plain; }
+};
+Products products(const Weight &w, DType type, RealSpan x, const Routing &to) {
+    const DecodedWeight d = decode(w);
+    if (type == DType::q8) return {int8_product(w, d, x, to), {}};
+    return {float_product(w, d, x, to), bf16_product(w, d, x, to)};
 }
 
 enum class Experts : uint8_t {
@@ -198,19 +231,20 @@ void try_contract(Trial &trial, const Shape &s, DType input) {
             const Bank &bank = op.banks[b];
             q.set_weight(bank.weight, random_weight(random, q.program.weight(bank.weight)));
             const Weight &w = q.program.weight(bank.weight);
-            Product y = product(w, decode(w), input, q.inputs[0].numbers, to);
+            Products y = products(w, input, q.inputs[0].numbers, to);
             const bool has_bias = bank.bias != kNone;
             if (has_bias) {
                 const Reals bias = normals(random, size_t{w.experts} * w.n);
                 q.set_weight(bank.bias, f32_weight(bias));
-                for (size_t i = 0; i < y.sum.size(); i++) {
-                    const double b_i = bias[static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n];
-                    y.sum[i] += b_i, y.magnitude[i] += std::fabs(b_i);
-                }
+                for (Product *z : {&y.plain, &y.bf16})
+                    for (size_t i = 0; i < z->sum.size(); i++) {
+                        const double b_i = bias[static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n];
+                        z->sum[i] += b_i, z->magnitude[i] += std::fabs(b_i);
+                    }
             }
-            Reals want = y.sum;
-            q.expect(bank.out, std::move(want),
-                     [y = std::move(y), has_bias](Order o, size_t i) { return y.bound(o, i, has_bias); });
+            Reals want = y.plain.sum, want_bf16 = y.bf16.sum;
+            auto bound = [y = std::move(y), has_bias](Order o, size_t i) { return y.of(o).bound(o, i, has_bias); };
+            q.expect(bank.out, std::move(want), std::move(bound), std::move(want_bf16));
         }
     };
     trial.run(p);
@@ -233,14 +267,18 @@ void try_gate_up(Trial &trial, const Shape &s, DType input, GluKind unit) {
         auto multiply = [&](WeightId id) {
             q.set_weight(id, random_weight(random, q.program.weight(id)));
             const Weight &w = q.program.weight(id);
-            return product(w, decode(w), input, q.inputs[0].numbers, to);
+            return products(w, input, q.inputs[0].numbers, to);
         };
-        Product gate = multiply(op.gate), up = multiply(op.up);
-        const Reals want = glu(op.kind, gate.sum, up.sum);
-        q.expect(op.out, want, [want, unit = op.kind, gate = std::move(gate), up = std::move(up)](Order o, size_t i) {
-            return bound::gate_up(unit, gate.sum[i], gate.bound(o, i, false), up.sum[i], up.bound(o, i, false),
-                                  want[i]);
-        });
+        Products gate = multiply(op.gate), up = multiply(op.up);
+        const Reals want = glu(op.kind, gate.plain.sum, up.plain.sum);
+        Reals want_bf16 = {};
+        if (gate.bf16.sum.size() == up.bf16.sum.size()) want_bf16 = glu(op.kind, gate.bf16.sum, up.bf16.sum);
+        auto bound = [=, unit = op.kind, gate = std::move(gate), up = std::move(up)](Order o, size_t i) {
+            const Product &g = gate.of(o), &u = up.of(o);
+            return bound::gate_up(unit, g.sum[i], g.bound(o, i, false), u.sum[i], u.bound(o, i, false),
+                                  o == Order::bf16_pairs16 ? want_bf16[i] : want[i]);
+        };
+        q.expect(op.out, want, std::move(bound), want_bf16);
     };
     trial.run(p);
 }

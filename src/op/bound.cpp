@@ -9,13 +9,17 @@ namespace ridge::bound {
 double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
 
 double depth(Order order, size_t terms) {
-    if (order == Order::f32_lanes16)
+    if (order == Order::f32_lanes16 || order == Order::bf16_pairs16)
         return std::ceil(static_cast<double>(terms) / 16) + 4;
     return static_cast<double>(terms);
 }
 
 double contract_f32(Order order, size_t k, double magnitude, bool bias) {
     return gamma(depth(order, k) + bias) * magnitude + static_cast<double>(k + 1) * kTiny;
+}
+
+double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias) {
+    return gamma(depth(order, k) + bias) * magnitude + factors * 0x1p-126;
 }
 
 double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias) {

@@ -33,6 +33,10 @@ double depth(Order order, size_t terms);
 // sum_j w_j x_j, w exact in f32. magnitude = sum |w_j x_j|, of a bias too; a bias costs one rounding more.
 double contract_f32(Order order, size_t k, double magnitude, bool bias);
 
+// sum_j w_j x_j of bf16 numbers, where w_j, x_j and sums are taken for 0 where they are subnormal: factors = sum of
+// |w_j| + |x_j| + 1.
+double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias);
+
 // sum over groups of w_scale * x_scale * integer and w_bias * (x_scale * total), the integers exact: |integer| <= 32 *
 // 128 * 127 < 2^24.
 //   int8_sequential  rounds a product of two factors and then once per term: terms + 1 (two groups of 16 are joined by

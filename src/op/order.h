@@ -15,6 +15,11 @@ enum class Order : uint8_t {
     // l+8 are added, then l and l+4, l+2, l+1. Missing elements count as +0.
     f32_lanes16,
 
+    // Of bf16 weights and activations rounded to bf16 (nearest, ties to even): lane l = 0..15 takes columns 32 j + 2 l + 1
+    // and 32 j + 2 l for j ascending, each product added with one rounding, subnormal operands and results taken for 0
+    // (vdpbf16ps); then lanes as above.
+    bf16_pairs16,
+
     // int8 dots: for blocks of 32 of k ascending, from one f32 accumulator that starts at +0; dots and totals (sums of
     // the activations' codes) are exact integers.
     //   one group of 32:    acc = fma(w_scale * x_scale, float(dot), acc)

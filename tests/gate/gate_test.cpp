@@ -154,6 +154,12 @@ TEST(Gate, AMissingFeatureIsReported) {
     EXPECT_FALSE(report.ok()) << "nothing ran";
 }
 
+Format first(FormatSet formats) {
+    for (const FormatInfo &f : all_formats())
+        if (formats.has(f.id)) return f.id;
+    return {};
+}
+
 // Runs the gate on every row of the mutant's operation, each with the mistake planted.
 struct Hunt {
     size_t planted = 0, killed = 0;
@@ -166,7 +172,7 @@ Hunt hunt(Backend &device, const test::Mutant &mutant) {
         test::MutantBackend wrong(device, k, mutant);
         GateOptions o = quick();
         o.row = "mutant", o.op = op_name(k.op);
-        if (!k.formats.empty()) o.format = mutant.format;
+        if (!k.formats.empty()) o.format = k.formats.has(mutant.format) ? mutant.format : first(k.formats);
         const GateReport report = gate_rows(wrong, o);
         h.planted++;
         if (report.rows.size() == 1 && report.rows[0].result.checked > 0 && report.rows[0].result.nbad > 0)

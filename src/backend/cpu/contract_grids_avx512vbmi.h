@@ -276,9 +276,9 @@ FN void use_fours(const Table<N> *half, __m512i index, __m512i signs, __m512i co
         const __m512i four_signs = _mm512_multishift_epi64_epi8(vector(kBits<16 * q, 4>), signs);
         const auto two = [&](auto h, __m512i names) INLINE {
             const __m512i sign = _mm512_permutexvar_epi8(four_signs, vector(kNibbleSigns[h]));
-            const __m512i index = select(set8x64(0x77), names, sign);
-            use.codes(Const<g>{}, Const<4 * q + 2 * h>{}, kUnshifted, _mm512_permutexvar_epi8(index, codes));
-            use.codes(Const<g>{}, Const<4 * q + 2 * h + 1>{}, kUnshifted, _mm512_permutexvar_epi8(shr(index, 4), codes));
+            const __m512i both = select(set8x64(0x77), names, sign);
+            use.codes(Const<g>{}, Const<4 * q + 2 * h>{}, kUnshifted, _mm512_permutexvar_epi8(both, codes));
+            use.codes(Const<g>{}, Const<4 * q + 2 * h + 1>{}, kUnshifted, _mm512_permutexvar_epi8(shr(both, 4), codes));
         };
         two(Const<0>{}, low), two(Const<1>{}, high);
     }

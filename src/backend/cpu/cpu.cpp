@@ -326,7 +326,8 @@ std::span<const Kernel> cpu_kernels() {
         add({cpu::kContractPortable, cpu::kQuantizePortable, cpu::kOpsPlain, cpu::kOpsPortable});
 #if defined(__x86_64__)
         add({cpu::kContractAvx2, cpu::kContractAvxVnni, cpu::kQuantizeAvx2, cpu::kOpsAvx2});
-        add({cpu::kContractAvx512Vbmi, cpu::kContractAvx512, cpu::kQuantizeAvx512, cpu::kOpsAvx512});
+        add({cpu::kContractAvx512Vbmi, cpu::kContractAvx512Bf16, cpu::kContractAvx512, cpu::kQuantizeAvx512,
+             cpu::kOpsAvx512});
 #elif defined(__aarch64__)
         add({cpu::kContractNeon, cpu::kQuantizeNeon, cpu::kOpsNeon});
         add({cpu::kContractDotprod, cpu::kContractI8mm});

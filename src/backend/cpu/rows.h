@@ -24,7 +24,7 @@ using RowTable = std::span<const Kernel>;
 
 // contract and gate_up
 extern const RowTable kContractPortable, kContractAvx2, kContractAvx512, kContractNeon, kContractDotprod, kContractI8mm;
-extern const RowTable kContractAvxVnni, kContractAvx512Vbmi;
+extern const RowTable kContractAvxVnni, kContractAvx512Vbmi, kContractAvx512Bf16;
 extern const RowTable kQuantizePortable, kQuantizeAvx2, kQuantizeAvx512, kQuantizeNeon;
 // All others: those that gain nothing from an instruction set, and those that have a row for each.
 extern const RowTable kOpsPlain, kOpsPortable, kOpsAvx2, kOpsAvx512, kOpsNeon;
