@@ -89,11 +89,6 @@ void bench_kernels(Options &o) {
 
 // The memory that the weights lie in is decided when they are loaded, so sets that differ in it have a load of their
 // own.
-gguf::Pages pages_of(const LeverSet &l) {
-    if (l.has(Lever::huge_weights)) return gguf::Pages::own_huge;
-    return l.has(Lever::huge_pages) ? gguf::Pages::file_huge : gguf::Pages::file;
-}
-
 std::unique_ptr<Model> open_loaded(const Options &o, const std::string &path, gguf::Pages pages) {
     std::unique_ptr<Model> model =
         Model::open(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false});

@@ -39,11 +39,6 @@ std::optional<std::string> find_prompt(const RunFlags &f) {
     return std::nullopt;
 }
 
-gguf::Pages pages_of(const LeverSet &levers) {
-    if (levers.has(Lever::huge_weights)) return gguf::Pages::own_huge;
-    return levers.has(Lever::huge_pages) ? gguf::Pages::file_huge : gguf::Pages::file;
-}
-
 // Weights have been on their way since the file was opened.
 void wait_for_weights(Model &model) {
     Progress progress("loading", "MB", 1e6);

@@ -7,6 +7,11 @@
 
 namespace ridge {
 
+gguf::Pages pages_of(const LeverSet &levers) {
+    if (levers.has(Lever::huge_weights)) return gguf::Pages::own_huge;
+    return levers.has(Lever::huge_pages) ? gguf::Pages::file_huge : gguf::Pages::file;
+}
+
 std::unique_ptr<Model> Model::open(const std::filesystem::path &path, const OpenOptions &options) {
     std::unique_ptr<Model> m(new Model(gguf::File::open(path)));
     m->hparams_ = read_hparams(m->file_);

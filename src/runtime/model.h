@@ -28,6 +28,9 @@ struct OpenOptions {
     std::optional<gguf::Pages> prefetch;
 };
 
+// Which pages the levers huge_pages and huge_weights ask for.
+gguf::Pages pages_of(const LeverSet &levers);
+
 class Model {
   public:
     // Throws Error{file} for a malformed file, Error{unsupported} for an architecture or tokenizer that is not known,
