@@ -46,6 +46,8 @@ struct Int8 {
     template <Format F>
     static constexpr size_t kBytes = kChunk / Decode<F>::block *size_t{Decode<F>::bytes};
     template <Format F>
+    static constexpr uint32_t kLines = (kLanes * kBytes<F> + 63) / 64;  // of memory, of sixteen rows
+    template <Format F>
     static constexpr int32_t offset() {
         return Columns<F>::kOffset;
     }
@@ -112,14 +114,18 @@ struct Int8 {
         const TokenChunk &token;
         const uint32_t blocks;  // what lies behind them is not added: it would make +0 of -0
         __m512 &sum;
+        Later later;  // kLater lines are asked for
+        static constexpr uint32_t kLater = kLines<F> / 2;
         __m512i dot[kChunkBlocks][2];
-        FN ToSum(const int8_t *x_, const TokenChunk &token_, uint32_t blocks_, __m512 &sum_)
-            : x(x_), token(token_), blocks(blocks_), sum(sum_) {}
+        FN ToSum(const int8_t *x_, const TokenChunk &token_, uint32_t blocks_, __m512 &sum_, Later later_)
+            : x(x_), token(token_), blocks(blocks_), sum(sum_), later(later_) {}
         template <uint32_t g, uint32_t j, uint32_t shift>
         FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) {
             constexpr uint32_t half = kSplit ? j / 4 : 0, i = kHalves ? 2 * g + half : g;
             constexpr bool excess = !kBias && (kHalves || half == 0);
             constexpr uint32_t per = kSplit ? 4 : 8;
+            constexpr uint32_t call = 8 * g + j;
+            later.ask<(call + 1) * kLater / 64 - call * kLater / 64>();
             __m512i &to = dot[g][half];
             if constexpr (j % per == 0)
                 to = excess && shift == 0 ? _mm512_set1_epi32(token.minus_excess[i]) : _mm512_setzero_si512();
@@ -173,17 +179,17 @@ struct Int8 {
     // A chunk's products with 256 codes at x.
     template <Format F>
     static FN void add_chunk(const __m512i *words, const int8_t *x, const TokenChunk &token, uint32_t blocks,
-                             __m512 &sum) {
+                             __m512 &sum, Later later) {
 #if defined(RIDGE_ISA_AVX512VBMI)
         if constexpr (requires { Columns<F>::column(0, 0); }) {
             alignas(64) int8_t ordered[kChunk];
             for (uint32_t i = 0; i < kChunk; i += 64)
                 _mm512_store_si512(ordered + i, _mm512_permutexvar_epi8(vector(kOrder<F>), _mm512_loadu_si512(x + i)));
-            Columns<F>::unpack(words, ToSum<F>(ordered, token, blocks, sum));
+            Columns<F>::unpack(words, ToSum<F>(ordered, token, blocks, sum, later));
             return;
         }
 #endif
-        Columns<F>::unpack(words, ToSum<F>(x, token, blocks, sum));
+        Columns<F>::unpack(words, ToSum<F>(x, token, blocks, sum, later));
     }
 
     // Sums of sixteen rows for one token. While a chunk is multiplied the next one is fetched, and the lines of as many
@@ -197,18 +203,24 @@ struct Int8 {
             prepare<kHalves, kBias>(w.scale + x_block + first, w.sums + 2 * (x_block + first), blocks, offset<F>(),
                                     s.token);
         };
-        const SixteenRows apart{rows.row[0], static_cast<size_t>(rows.row[1] - rows.row[0])};
+        const auto step = static_cast<size_t>(rows.row[1] - rows.row[0]);
+        const std::byte *next = rows.row[0] + kLanes * step;  // sixteen rows
+        Later later{next};
+        const SixteenRows apart{rows.row[0], step, &later};
         const uint32_t whole = all_apart(rows) ? w.k / kChunk : 0;
         __m512 sum = _mm512_setzero_ps();
         __m512i words[2][Columns<F>::kWords];
         if (whole > 0) Columns<F>::fetch(apart, 0, words[0]);
-        const std::byte *next = rows.row[0] + kLanes * apart.step;
-        for (uint32_t c = 0; c < whole; c++) {
-            each<(kLanes * kBytes<F> + 63) / 64>([&](auto i) INLINE { __builtin_prefetch(next + 64 * i); });
-            next += kLanes * kBytes<F>;
-            if (c + 1 < whole) Columns<F>::fetch(apart, (c + 1) * kBytes<F>, words[(c + 1) % 2]);
+        for (uint32_t c = 0; c < whole; c++, next += kLanes * kBytes<F>) {
+            // The lines' first half, the second one in add_chunk.
+            later.next = next;
+            if (c + 1 < whole)
+                Columns<F>::fetch(apart, (c + 1) * kBytes<F>, words[(c + 1) % 2]);
+            else
+                later.ask<kLines<F> - kLines<F> / 2>();
             prepare_blocks(kChunkBlocks * c, kChunkBlocks);
-            add_chunk<F>(words[c % 2], x + kChunk * c, s.token, kChunkBlocks, sum);
+            add_chunk<F>(words[c % 2], x + kChunk * c, s.token, kChunkBlocks, sum,
+                         {next + 64 * (kLines<F> - kLines<F> / 2)});
         }
         for (uint32_t first = whole * kChunkBlocks, all = w.k / 32; first < all; first += kChunkBlocks) {
             const uint32_t blocks = all - first < kChunkBlocks ? all - first : kChunkBlocks;
@@ -216,7 +228,7 @@ struct Int8 {
             prepare_blocks(first, blocks);
             alignas(64) int8_t padded[kChunk] = {};
             __builtin_memcpy(padded, x + 32 * first, 32 * blocks);
-            add_chunk<F>(words[0], padded, s.token, blocks, sum);
+            add_chunk<F>(words[0], padded, s.token, blocks, sum, {next});
         }
         _mm512_store_ps(sums[0], sum);
     }

@@ -45,10 +45,28 @@ FN void transpose4(__m512i *v) {
     v[2] = _mm512_unpacklo_epi64(ab_high, cd_high), v[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
 }
 
-// Sixteen rows `step` bytes apart.
+// Memory to be asked for in the order it lies, a line now and then between other work: the fewer are under way at a time
+// the better. Zen 5 leaves out what exceeds about two dozen: asked for 68 at a time (a chunk of Q8_0), one core reads
+// 17 GB/s as if nothing had been asked for, else 26.
+struct Later {
+    const std::byte *next;
+    template <u32 kLines>
+    FN void ask() {
+        // A statement of its own, or the compiler collects them.
+        each<kLines>([&](auto i) __attribute__((always_inline)) { asm volatile("prefetcht0 %0" : : "m"(next[64 * i])); });
+        next += 64 * kLines;
+    }
+};
+
+// Sixteen rows `step` bytes apart. While they are loaded half as many bytes of `later` are asked for.
 struct SixteenRows {
     const std::byte *first;
     size_t step;
+    Later *later = nullptr;
+    template <u32 kLines>
+    FN void ask() const {
+        if (later != nullptr) later->ask<kLines>();
+    }
 };
 // Keeps what was loaded in a register: the compiler would load it again for each use.
 FN __m512i once(__m512i v) {
@@ -82,6 +100,7 @@ FN void load4(const SixteenRows &rows, size_t at, __m512i *w) {
         };
         const __m512i a = _mm512_inserti32x4(_mm512_castsi128_si512(row(0)), row(1), 1);
         w[i] = once(_mm512_inserti32x4(_mm512_inserti32x4(a, row(2), 2), row(3), 3));
+        rows.ask<i % 2>();
     });
     transpose4(w);
 }
@@ -92,7 +111,10 @@ FN void load8(const SixteenRows &rows, size_t at, __m512i *w) {
         return once(_mm512_inserti64x4(_mm512_castsi256_si512(bytes32(row[r])), bytes32(row[r + 4]), 1));
     };
     __m512i a[4], b[4];
-    each<4>([&](auto i) __attribute__((always_inline)) { a[i] = two(i), b[i] = two(i + 8); });
+    each<4>([&](auto i) __attribute__((always_inline)) {
+        a[i] = two(i), b[i] = two(i + 8);
+        rows.ask<1>();
+    });
     transpose4(a), transpose4(b);
     each<4>([&](auto i) __attribute__((always_inline)) {
         w[i] = _mm512_shuffle_i32x4(a[i], b[i], 0x88), w[i + 4] = _mm512_shuffle_i32x4(a[i], b[i], 0xdd);
@@ -102,7 +124,10 @@ FN void load8(const SixteenRows &rows, size_t at, __m512i *w) {
 FN void load16(const SixteenRows &rows, size_t at, __m512i *w) {
     const Addresses row(rows, at);
     __m512i v[16];
-    each<16>([&](auto r) __attribute__((always_inline)) { v[r] = once(_mm512_loadu_si512(row[r])); });
+    each<16>([&](auto r) __attribute__((always_inline)) {
+        v[r] = once(_mm512_loadu_si512(row[r]));
+        rows.ask<r % 2>();
+    });
     each<4>([&](auto q) __attribute__((always_inline)) { transpose4(v + 4 * q); });
     each<4>([&](auto q) __attribute__((always_inline)) {
         const __m512i ab_low = _mm512_shuffle_i32x4(v[q], v[q + 4], 0x88), ab_high = _mm512_shuffle_i32x4(v[q], v[q + 4], 0xdd);
