@@ -74,8 +74,12 @@ struct Int8 {
         static constexpr bool kHalves = Decode<F>::group == 16, kBias = Decode<F>::has_bias;
         static constexpr bool kNatural = true;
         Panel &panel;
+        Later later;  // kLater lines are asked for
+        static constexpr uint32_t kLater = kLines<F> / 2;
         template <uint32_t g, uint32_t j, uint32_t shift>
-        FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) const {
+        FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) {
+            constexpr uint32_t call = 8 * g + j;
+            later.ask<(call + 1) * kLater / 64 - call * kLater / 64>();
             _mm512_store_si512(panel.codes[8 * g + j], shr(v, shift));
         }
         template <uint32_t g, class... V>
@@ -89,19 +93,23 @@ struct Int8 {
             }
         }
     };
+    // Half of the lines from `later` on are asked for while the rows are fetched, the others while they are unpacked.
     template <Format F>
-    static void unpack_whole(const SixteenRows &rows, size_t at, Panel &panel) {
+    static void unpack_whole(const SixteenRows &rows, size_t at, Panel &panel, const std::byte *later) {
         __m512i w[Columns<F>::kWords];
         Columns<F>::fetch(rows, at, w);
-        Columns<F>::unpack(w, ToPanel<F>{panel});
+        ToPanel<F> to{panel, {later + 64 * (kLines<F> - kLines<F> / 2)}};
+        Columns<F>::unpack(w, to);
     }
     template <Format F>
-    static void unpack(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) {
+    static void unpack(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel, const std::byte *later) {
         const size_t at = first / kChunkBlocks * kBytes<F>;
+        Later half{later};
         if (blocks < kChunkBlocks || !all_apart(rows))
-            unpack_whole<F>(ShortChunk<F>(rows, at, blocks).rows, 0, panel);
+            unpack_whole<F>(ShortChunk<F>(rows, at, blocks).rows, 0, panel, later);
         else
-            unpack_whole<F>(SixteenRows{rows.row[0], static_cast<size_t>(rows.row[1] - rows.row[0])}, at, panel);
+            unpack_whole<F>(SixteenRows{rows.row[0], static_cast<size_t>(rows.row[1] - rows.row[0]), &half}, at, panel,
+                            later);
     }
 
     // Multiplies a chunk of sixteen rows with one token.

@@ -249,16 +249,19 @@ struct MatrixCall {
 };
 
 struct MatrixFormat {
-    void (*unpack)(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) = nullptr;
+    // later: as many bytes as a chunk of sixteen rows has, to be asked for meanwhile.
+    void (*unpack)(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel, const std::byte *later) = nullptr;
     void (*multiply)(const MatrixCall &call) = nullptr;
     int32_t offset = 0;
     size_t chunk_bytes = 0;
 };
 template <class Isa, Format F>
-void unpack_panel(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel) {
+void unpack_panel(const Rows &rows, uint32_t first, uint32_t blocks, Panel &panel, const std::byte *later) {
     if constexpr (requires { Isa::template unpack<F>; }) {
-        Isa::template unpack<F>(rows, first, blocks, panel);
+        Isa::template unpack<F>(rows, first, blocks, panel, later);
     } else {
+        for (size_t line = 0; line < kLanes * (kChunk / Decode<F>::block * size_t{Decode<F>::bytes}); line += 64)
+            __builtin_prefetch(later + line);
         Isa::template interleave<F>(rows, first / kChunkBlocks, blocks, panel.codes);
         Scales<F>::load(rows, first, blocks, panel.scales);
     }
@@ -296,18 +299,17 @@ void multiply_matrix(const Work &w, const Matrix &m, uint32_t r, uint32_t n, uin
     static constexpr ByFormat<MatrixFormat> kTable = matrix_table<Isa>();
     const MatrixFormat &f = kTable.entry[static_cast<size_t>(m.format)];
     const uint32_t groups = (n + kLanes - 1) / kLanes;
+    // The next rows of the matrix arrive while these are unpacked, in the order they lie.
+    const std::byte *later = m.rows + (r + n) * m.row_bytes;
     for (uint32_t g = 0; g < groups; g++)
         for (uint32_t t = 0; t < tokens; t++) store(sums[g][t], set1(0));
     for (uint32_t first = 0, all = w.k / 32; first < all; first += kChunkBlocks) {
         const uint32_t blocks = all - first < kChunkBlocks ? all - first : kChunkBlocks;
         for (uint32_t g = 0; g < groups; g++) {
             const uint32_t some = n - g * kLanes < kLanes ? n - g * kLanes : kLanes;
-            f.unpack(Rows(m.rows + (r + g * kLanes) * m.row_bytes, m.row_bytes, some), first, blocks, s.panel[g]);
+            f.unpack(Rows(m.rows + (r + g * kLanes) * m.row_bytes, m.row_bytes, some), first, blocks, s.panel[g], later);
+            later += kLanes * f.chunk_bytes;
         }
-        // The next chunk arrives while this one is multiplied.
-        const std::byte *next = m.rows + r * m.row_bytes + (first / kChunkBlocks + 1) * f.chunk_bytes;
-        for (uint32_t i = 0; i < n; i++, next += m.row_bytes)
-            for (size_t line = 0; line < f.chunk_bytes; line += 64) __builtin_prefetch(next + line);
         f.multiply({w, first, blocks, s.panel, groups, f.offset, s.x_row, tokens, sums});
     }
 }
