@@ -42,8 +42,9 @@ TEST(Chat, RendersAsJinjaDoes) {
         for (size_t i = 0; i < conversations.size(); ++i) {
             const auto &messages = conversations[i].at("messages");
             const auto &expected = reference.at("rendered").at(name).at(i);
-            EXPECT_EQ(joined(format.render(messages)), expected.at("prompt")) << name << ' ' << i;
-            EXPECT_EQ(joined(format.render(messages, {.add_generation_prompt = false})), expected.at("closed"))
+            EXPECT_EQ(joined(format.render(messages)), expected.at("prompt").get<std::string>()) << name << ' ' << i;
+            EXPECT_EQ(joined(format.render(messages, {.add_generation_prompt = false})),
+                      expected.at("closed").get<std::string>())
                 << name << ' ' << i;
             ++compared;
         }

@@ -40,10 +40,12 @@ std::vector<Conversation> conversations() {
     const Json all = Json::parse(testing::read_data("template_conversations.json"));
     std::vector<Conversation> list;
     for (const Json &c : all.at("conversations")) {
-        Conversation one{c.at("name"), Json::array(), nullptr, nullptr, c.value("variables", Json::object()), {true}};
+        Conversation one{c.at("name").get<std::string>(),      Json::array(), nullptr, nullptr,
+                         c.value("variables", Json::object()), {true}};
         for (int i = 0; i < c.value("repeat", 1); ++i)
             one.messages.insert(one.messages.end(), c.at("messages").begin(), c.at("messages").end());
-        if (c.contains("tools")) one.tools = c["tools"].is_string() ? all.at("tools").at(c["tools"]) : c["tools"];
+        if (c.contains("tools"))
+            one.tools = c["tools"].is_string() ? all.at("tools").at(c["tools"].get<std::string>()) : c["tools"];
         one.documents = one.variables.value("documents", Json(nullptr));
         one.variables.erase("documents");
         const bool ends_with_answer = !one.messages.empty() && one.messages.back().value("role", "") == "assistant";
@@ -62,7 +64,7 @@ std::vector<Reference> references() {
     static const Json all = Json::parse(testing::read_data("template_reference.json"));
     std::vector<Reference> list;
     for (const auto &[name, entry] : all.at("templates").items()) {
-        Reference r{name, entry.at("template"), {}};
+        Reference r{name, entry.at("template").get<std::string>(), {}};
         std::istringstream words(entry.at("results").get<std::string>());
         for (std::string word; words >> word;) r.results.push_back(word);
         list.push_back(r);
@@ -169,7 +171,7 @@ TEST(Templates, SnippetsRenderAsJinja2) {
     const Json all = Json::parse(testing::read_data("template_snippets.json"));
     size_t compared = 0;
     for (const Json &snippet : all.at("snippets")) {
-        const std::string source = snippet.at(0);
+        const auto source = snippet.at(0).get<std::string>();
         std::optional<std::string> got;
         std::optional<jinja::Template> parsed;
         std::string error;
