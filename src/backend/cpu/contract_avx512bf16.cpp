@@ -47,14 +47,16 @@ FN __m512bh load_pairs_part(const std::byte *p, uint32_t n) {
     return reinterpret_cast<__m512bh>(v);
 }
 
-// Adds n products to the lanes of four rows and T tokens.
+// Adds n products to the lanes of four rows and T tokens. Meanwhile, where `ask` says so, as many bytes of the next four
+// rows are asked for, from `later` on.
 template <uint32_t T>
 void add_pairs(const std::byte *const *rows, const uint16_t (*x)[kBf16Span], uint32_t n,
-               float (*lanes)[kBf16Listed][kLanes]) {
+               float (*lanes)[kBf16Listed][kLanes], const std::byte *later, bool ask) {
     __m512 sum[4][T];
 #pragma GCC unroll 16
     for (uint32_t i = 0; i < 4 * T; i++) sum[i / T][i % T] = _mm512_load_ps(lanes[i / T][i % T]);
     const auto step = [&](uint32_t k, auto weights) __attribute__((always_inline)) {
+        for (uint32_t i = 0; ask && i < 4; i++, later += 64) __builtin_prefetch(later);
         __m512bh xs[T];
 #pragma GCC unroll 4
         for (uint32_t t = 0; t < T; t++) xs[t] = load_pairs(x[t] + k);
@@ -94,8 +96,9 @@ void run_bf16(const LaunchView &view, uint32_t tile, std::byte *scratch) {
                     const auto lanes = [&] {
                         return reinterpret_cast<float(*)[kBf16Listed][kLanes]>(s.lanes[i][4 * q][t]);
                     };
-                    for (; t + 4 <= count; t += 4) add_pairs<4>(rows, s.x + t, n, lanes());
-                    for (; t < count; t++) add_pairs<1>(rows, s.x + t, n, lanes());
+                    const std::byte *later = m.rows + 4 * (q + 1) * m.row_bytes + 4 * 2 * size_t{first};
+                    for (; t + 4 <= count; t += 4) add_pairs<4>(rows, s.x + t, n, lanes(), later, t == 0);
+                    for (; t < count; t++) add_pairs<1>(rows, s.x + t, n, lanes(), later, t == 0);
                 }
             }
         }
