@@ -29,9 +29,11 @@ struct Options {
     std::string op, kv = "f16";
     unsigned threads = 0;
     uint32_t rotate_mb = 0;
-    bool json = false, csv = false, force = false;
+    bool json = false, jsonl = false, csv = false, force = false;
 
-    BenchForm form() const { return json ? BenchForm::json : csv ? BenchForm::csv : BenchForm::table; }
+    BenchForm form() const {
+        return json ? BenchForm::json : jsonl ? BenchForm::jsonl : csv ? BenchForm::csv : BenchForm::table;
+    }
     bench::WhenBusy when_busy() const { return force ? bench::WhenBusy::mark : bench::WhenBusy::refuse; }
 };
 
@@ -63,12 +65,16 @@ void resolve(Options &o) {
 // Refuses a machine that is busy, or notes by what; then measures what it can do at most.
 BenchHeader prepare(const Options &o, bool own_time) {
     BenchHeader h;
-    h.busy = observe(0.3).reason();
+    const Contention before = observe(0.3);
+    h.busy = before.reason();
+    h.clock_before = before.clock_before;
     if (!h.busy.empty() && !o.force)
         fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every row",
              h.busy);
     h.device = open_backend("cpu", {.threads = o.threads})->info().description;
     h.clock = own_time ? "processor time of the thread" : "wall time";
+    // Not those that `ridge devices` keeps: shares are of what the machine can do in this very minute, since clocks and
+    // the neighbours of a virtual machine change, and a bench takes longer than the second that it costs.
     h.ceilings = cpu::measure_ceilings({.threads = o.threads});
     return h;
 }
@@ -192,7 +198,9 @@ void add_bench(CLI::App &app) {
         ->allow_extra_args(false)
         ->type_name("LIST");
     CLI::Option *json = cmd->add_flag("--json", o->json, "Print as JSON");
-    cmd->add_flag("--csv", o->csv, "Print as CSV")->excludes(json);
+    CLI::Option *jsonl =
+        cmd->add_flag("--jsonl", o->jsonl, "Print a line of JSON for each result, as it comes")->excludes(json);
+    cmd->add_flag("--csv", o->csv, "Print as CSV")->excludes(json)->excludes(jsonl);
     cmd->add_flag("--force", o->force, "Measure a busy machine too, and mark what is measured");
     cmd->callback([o] {
         resolve(*o);

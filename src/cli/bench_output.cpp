@@ -52,6 +52,7 @@ OrderedJson as_json(const KernelResult &r, const Roof &roof) {
             {"multiply_adds_per_second", r.multiply_adds_per_second()},
             {"share_of_read", r.read_share(roof)},
             {"share_of_compute", r.compute_share(roof)},
+            {"clock_hz", r.clock},
             {"contended", r.contended}};
 }
 
@@ -73,7 +74,21 @@ OrderedJson as_json(const ModelResult &r, const Roof &roof) {
             {"f32_multiply_adds_per_token", r.f32},
             {"share_of_read", r.read_share(roof)},
             {"share_of_compute", r.compute_share(roof)},
+            {"clock_hz", r.clock},
             {"contended", r.contended}};
+}
+
+std::string json_line(const BenchHeader &header, const OrderedJson &row) {
+    OrderedJson line = as_json(header);
+    line.update(row);
+    return line.dump() + "\n";
+}
+
+// What is known of the processors' clock; nothing where that is nothing.
+std::string clock_text(double before, double during) {
+    if (before <= 0 || during <= 0) return {};
+    return fmt::format("processor clock: {:.2f} GHz before, {:.2f} GHz at the end of the last row\n", before / 1e9,
+                       during / 1e9);
 }
 
 std::string contended_note(const std::string &why) { return why.empty() ? "" : " contended |"; }
@@ -95,6 +110,7 @@ OrderedJson as_json(const BenchHeader &h) {
     return {{"device", h.device},
             {"clock", h.clock},
             {"contended", h.busy},
+            {"clock_hz_before", h.clock_before},
             {"ceilings",
              {{"isa", h.ceilings.isa},
               {"threads", h.ceilings.threads},
@@ -122,10 +138,12 @@ KernelTable::KernelTable(BenchForm form, BenchHeader header, const KernelOptions
 
 void KernelTable::add(KernelResult r) {
     if (r.contended.empty()) r.contended = header_.busy;
+    clock_ = r.clock;
     if (form_ == BenchForm::json) {
         out_["rows"].push_back(as_json(r, roof_));
         return;
     }
+    if (form_ == BenchForm::jsonl) return print(json_line(header_, as_json(r, roof_)));
     if (form_ == BenchForm::csv) {
         const OrderedJson row = as_json(r, roof_);
         if (out_.is_null()) print(csv_line(row, true)), out_ = true;
@@ -146,6 +164,7 @@ void KernelTable::finish() {
     if (form_ == BenchForm::json) print(out_.dump(2) + "\n");
     if (form_ != BenchForm::table) return;
     print("\nread, comp.: share of the ceilings; *: the row that a plan takes\n");
+    print(clock_text(header_.clock_before, clock_));
     if (!header_.busy.empty()) print(fmt::format("contended: {}\n", header_.busy));
 }
 
@@ -172,8 +191,10 @@ void ModelTable::begin_model(const Model &model, const std::string &path, double
 
 void ModelTable::add(ModelResult r) {
     if (r.contended.empty()) r.contended = header_.busy;
+    clock_ = r.clock;
     OrderedJson row = model_;
     row.update(as_json(r, roof_));
+    if (form_ == BenchForm::jsonl) return print(json_line(header_, row));
     if (form_ == BenchForm::json) {
         out_["results"].push_back(std::move(row));
         return;
@@ -196,6 +217,7 @@ void ModelTable::finish() {
     if (form_ == BenchForm::json) print(out_.dump(2) + "\n");
     if (form_ != BenchForm::table) return;
     print("\nt/s: median; read, comp.: the share of the time that the ceilings need\n");
+    print(clock_text(header_.clock_before, clock_));
     if (!header_.busy.empty()) print(fmt::format("contended: {}\n", header_.busy));
 }
 

@@ -1,4 +1,4 @@
-// What `ridge bench` prints: tables for people, JSON and CSV for programs.
+// What `ridge bench` prints: tables for people, JSON, JSON lines and CSV for programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,18 +11,20 @@ namespace ridge {
 
 using OrderedJson = nlohmann::ordered_json;
 
-enum class BenchForm : uint8_t { table, json, csv };
+enum class BenchForm : uint8_t { table, json, jsonl, csv };
 
 // Of everything measured in a run.
 struct BenchHeader {
     std::string device, clock, busy;  // busy: what disturbed when it began; empty: nothing
     cpu::Ceilings ceilings;
+    double clock_before = 0;  // of the fastest processor when it began, Hz; 0: not known
 };
 
 std::string to_string(const cpu::Ceilings &c);
 OrderedJson as_json(const BenchHeader &h);
 
-// Rows as they come in the table and in CSV; in JSON all at the end.
+// Rows as they come in the table, in CSV and in JSON lines, each of which has the header's fields too, so that a line
+// can be understood alone; in JSON all at the end.
 class KernelTable {
   public:
     KernelTable(BenchForm form, BenchHeader header, const bench::KernelOptions &options, bench::Roof roof);
@@ -34,6 +36,7 @@ class KernelTable {
     BenchHeader header_;
     bench::Roof roof_;
     OrderedJson out_;
+    double clock_ = 0;  // when the last row was measured
 };
 
 class ModelTable {
@@ -48,6 +51,7 @@ class ModelTable {
     BenchHeader header_;
     bench::Roof roof_;
     OrderedJson out_, model_;
+    double clock_ = 0;
 };
 
 }  // namespace ridge

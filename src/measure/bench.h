@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "measure/bench_stats.h"
+#include "measure/quiet.h"
 #include "runtime/model.h"
 
 namespace ridge::bench {
@@ -23,9 +24,7 @@ struct Roof {
     double int8 = 0, f32 = 0, bf16 = 0;  // multiply-adds, of bf16 into f32
 };
 
-// What others did to the machine during a measurement is checked; a contended measurement is tried again and then
-// refused, or, with `force`, marked.
-enum class WhenBusy : uint8_t { refuse, mark };
+using ridge::WhenBusy;
 
 // ---- kernels
 
@@ -59,6 +58,7 @@ struct KernelResult {
     Samples seconds;           // of one launch, a sample per round
     double bytes = 0;          // of weights or state that a launch reads
     double multiply_adds = 0;  // of a launch
+    double clock = 0;          // of the fastest processor when it had been measured, Hz; 0: not known
     std::string contended;     // by what; empty: by nothing
 
     double bytes_per_second() const { return bytes / seconds.median(); }
@@ -100,6 +100,7 @@ struct ModelResult {
     Samples rate;  // tokens per second
     // Per token: bytes of weights and KV state that must be read, multiply-adds of int8 and of f32.
     double bytes = 0, int8 = 0, f32 = 0;
+    double clock = 0;  // of the fastest processor when it had been measured, Hz; 0: not known
     std::string contended;
 
     uint32_t tokens() const { return prompt + answer; }

@@ -102,7 +102,8 @@ class Point {
         for (unsigned attempt = 1;; attempt++) {
             QuietWatch watch;
             run_rounds();
-            const std::string why = watch.lap().reason();
+            const Contention during = watch.lap();
+            const std::string why = during.reason();
             const bool last = attempt == kTries;
             if (!why.empty() && last && options_.when_busy == WhenBusy::refuse)
                 fail(ErrorKind::limit,
@@ -110,7 +111,7 @@ class Point {
                      "all the same and marks what it measured",
                      why, kTries, variants_[0].result.point, variants_[0].result.tokens);
             if (why.empty() || options_.when_busy == WhenBusy::mark) {
-                for (Variant &v : variants_) v.result.contended = why;
+                for (Variant &v : variants_) v.result.contended = why, v.result.clock = during.clock_after;
                 return;
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -151,7 +151,8 @@ void measure(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o
         std::vector<double> rates;
         rates.reserve(sides.size());
         for (Side &s : sides) rates.push_back(s.measure(t));
-        const std::string why = watch.lap().reason();
+        const Contention during = watch.lap();
+        const std::string why = during.reason();
         if (!why.empty() && o.when_busy == WhenBusy::refuse) {
             if (++disturbed > o.repeats + 3)
                 fail(
@@ -163,6 +164,7 @@ void measure(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o
         }
         for (size_t s = 0; s < sides.size(); s++) {
             results[s].rate.add(rates[s]);
+            results[s].clock = during.clock_after;
             if (!why.empty()) results[s].contended = why;
         }
         r++;

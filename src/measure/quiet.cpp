@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -81,6 +83,24 @@ double own_seconds() {
 
 }  // namespace
 
+double read_clock(const std::string &root) {
+    double most = 0;
+    std::error_code error;
+    for (const auto &policy : std::filesystem::directory_iterator(root + "/sys/devices/system/cpu/cpufreq", error)) {
+        double khz = 0;
+        if (std::ifstream(policy.path() / "scaling_cur_freq") >> khz) most = std::max(most, khz * 1e3);
+    }
+    if (most > 0) return most;
+    std::ifstream in(root + "/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);) {
+        const size_t colon = line.find(':');
+        if (!line.starts_with("cpu MHz") || colon == std::string::npos) continue;
+        double mhz = 0;
+        if (std::istringstream(line.substr(colon + 1)) >> mhz) most = std::max(most, mhz * 1e6);
+    }
+    return most;
+}
+
 Load read_load(const std::string &root) {
     Load load;
     load.wall = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -88,6 +108,7 @@ Load read_load(const std::string &root) {
     load.own = own_seconds();
     load.throttled = read_throttled(root);
     std::ifstream(root + "/proc/loadavg") >> load.load_average;
+    load.clock = read_clock(root);
     return load;
 }
 
@@ -95,6 +116,7 @@ Contention between(const Load &before, const Load &after) {
     Contention c;
     c.seconds = after.wall - before.wall;
     c.load_average = after.load_average;
+    c.clock_before = before.clock, c.clock_after = after.clock;
     // A tick at either end of the span may fall on either side of it.
     const double span = std::max(c.seconds, 1e-3), tick = 1 / ticks_per_second();
     c.allowed = std::max(0.1, 0.01 * after.processors) + 2 * tick / span;

@@ -5,9 +5,14 @@
 // can show another machine; one that is missing says nothing.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace ridge {
+
+// What others did to the machine during a measurement is checked; a contended measurement is tried again and then
+// refused, or, with `mark` (--force), marked.
+enum class WhenBusy : uint8_t { refuse, mark };
 
 // Counters since some start, in seconds.
 struct Load {
@@ -18,8 +23,11 @@ struct Load {
     double throttled = 0;     // for which the cgroup's quota held this process back
     unsigned processors = 1;  // online
     double load_average = 0;  // of the last minute
+    double clock = 0;         // of the fastest processor at this moment, Hz; 0: the system does not say
 };
 Load read_load(const std::string &root = "");
+// From cpufreq, or where that is absent from /proc/cpuinfo (a virtual machine has a constant there).
+double read_clock(const std::string &root = "");
 
 // What happened between two readings.
 struct Contention {
@@ -28,6 +36,9 @@ struct Contention {
     double throttled = 0;  // share of the time
     double load_average = 0;
     double seconds = 0;
+    // Of the fastest processor, Hz, at the beginning and, the work just done, at the end; 0: the system does not say.
+    // That is reported and decides nothing: a clock rises with the first work and falls with the number of busy cores.
+    double clock_before = 0, clock_after = 0;
 
     bool quiet() const { return reason().empty(); }
     // What disturbed, in words: "other processes use 1.3 processors"; empty where nothing did. Up to a tenth of a

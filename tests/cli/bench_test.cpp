@@ -59,6 +59,31 @@ TEST(BenchCommand, KernelsAsTableAndCsv) {
     EXPECT_EQ(rows, 4U);
 }
 
+// Every line can be understood alone, and has what the whole has.
+TEST(BenchCommand, LinesOfJson) {
+    const Result r = ridge(with(quick_kernel(), {"--jsonl", "--row", "portable"}));
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::istringstream lines(r.out);
+    size_t rows = 0;
+    for (std::string line; std::getline(lines, line); rows++) {
+        const Json row = Json::parse(line);
+        EXPECT_EQ(row["row"].get<std::string>().substr(0, 13), "cpu.contract.");
+        EXPECT_GT(row["seconds"].get<double>(), 0);
+        EXPECT_GT(row["ceilings"]["read_bytes_per_second"]["all"].get<double>(), 1e8);
+        EXPECT_TRUE(row["clock_hz"].is_number());
+        EXPECT_FALSE(row["device"].get<std::string>().empty());
+    }
+    EXPECT_EQ(rows, 4U);
+    const Result model = ridge(
+        {"bench", "-m", tiny_chat_model().string(), "-p", "8", "-n", "2", "-r", "1", "-t", "1", "--jsonl", "--force"});
+    ASSERT_EQ(model.code, 0) << model.err;
+    std::istringstream results(model.out);
+    std::vector<std::string> tests;
+    for (std::string line; std::getline(results, line);) tests.push_back(Json::parse(line)["test"]);
+    EXPECT_EQ(tests, (std::vector<std::string>{"pp8", "tg2"}));
+    EXPECT_EQ(ridge(with(quick_kernel(), {"--jsonl", "--csv"})).code, 2);
+}
+
 TEST(BenchCommand, ModelsAsLlamaBenchNamesThem) {
     const Result r = ridge({"bench", "-m", tiny_chat_model().string(), "-p", "8", "-n", "2", "-d", "0,70", "-r", "2",
                             "-t", "1", "--lever", "default", "--lever", "-gate_up", "--json", "--force"});

@@ -54,8 +54,22 @@ TEST_F(FakeLoad, ThrottlingOfBothKindsOfCgroups) {
     EXPECT_DOUBLE_EQ(read().throttled, 0.75);
 }
 
+TEST_F(FakeLoad, TheClockIsThatOfTheFastestProcessor) {
+    file("/proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 2596.122\n\nprocessor\t: 1\ncpu MHz\t\t: 3100.5\nmodel\t: 2\n");
+    EXPECT_NEAR(read().clock, 3100.5e6, 1);
+    file("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "800000\n");
+    file("/sys/devices/system/cpu/cpufreq/policy1/scaling_cur_freq", "4200000\n");
+    file("/sys/devices/system/cpu/cpufreq/boost", "1\n");
+    EXPECT_NEAR(read().clock, 4.2e9, 1);
+    Load before = read(), after = read();
+    after.wall += 1, after.clock = 3e9;
+    EXPECT_EQ(between(before, after).clock_before, before.clock);
+    EXPECT_EQ(between(before, after).clock_after, 3e9);
+}
+
 TEST_F(FakeLoad, FilesThatAreMissingSayNothing) {
     const Load l = read();
+    EXPECT_EQ(l.clock, 0);
     EXPECT_EQ(l.busy, 0);
     EXPECT_EQ(l.processors, 1U);
     EXPECT_EQ(l.throttled, 0);
