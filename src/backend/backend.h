@@ -71,6 +71,8 @@ struct DeviceInfo {
     std::string name;                            // "cpu"
     std::string description;                     // "AMD EPYC, 2 cores, AVX-512 VNNI"
     uint64_t memory_total = 0, memory_free = 0;  // bytes
+    unsigned workers = 1;                        // that take tiles at the same time: threads
+    std::string driver;                          // what of the system its speed depends on: "Linux 6.18.4"
 };
 
 class Backend {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/cpu/ceilings_device.h"
 #include "backend/cpu/cpu.h"
 #include "core/error.h"
 
@@ -10,8 +11,10 @@ namespace {
 
 std::unique_ptr<Backend> open_cpu(const BackendOptions &o) { return make_cpu_backend({.threads = o.threads}); }
 
+CeilingFigures measure_cpu(Backend &device) { return cpu::measure_device(device); }
+
 constexpr BackendRow kBackends[] = {
-    {"cpu", open_cpu, ""},
+    {"cpu", open_cpu, "", measure_cpu},
     {"cuda", nullptr, "not part of this version"},
     {"hip", nullptr, "not part of this version"},
     {"vulkan", nullptr, "not part of this version"},

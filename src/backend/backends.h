@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/device_ceilings.h"
 
 namespace ridge {
 
@@ -17,6 +18,7 @@ struct BackendRow {
     std::string_view name;
     std::unique_ptr<Backend> (*open)(const BackendOptions &);  // nullptr: this build lacks it
     std::string_view absent;                                   // why, and what would add it
+    CeilingFigures (*measure)(Backend &) = nullptr;            // what a device that `open` gave can do at most
 };
 
 // In the order in which devices are listed.

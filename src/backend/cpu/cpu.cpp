@@ -251,7 +251,10 @@ class CpuBackend final : public Backend {
         return {name_,
                 fmt::format("{}, {} thread{} on {} core{}{}{}", topology_.model, threads, threads == 1 ? "" : "s",
                             topology_.cores, topology_.cores == 1 ? "" : "s", names.empty() ? "" : ", ", names),
-                memory.total, memory.free};
+                memory.total,
+                memory.free,
+                threads,
+                cpu::system_release()};
     }
 
     std::span<const Kernel> kernels() const override { return cpu_kernels(); }

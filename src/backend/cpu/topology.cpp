@@ -149,6 +149,13 @@ std::string read_model(const std::string &root) {
 
 }  // namespace
 
+std::string system_release() {
+#if defined(__unix__) || defined(__APPLE__)
+    if (utsname system; uname(&system) == 0) return std::string(system.sysname) + " " + system.release;
+#endif
+    return {};
+}
+
 std::vector<int> parse_cpu_list(const std::string &text) {
     std::vector<int> list;
     std::istringstream in(text);

@@ -37,6 +37,9 @@ std::vector<int> affinity_mask();
 Topology read_topology(const std::string &root = "", std::vector<int> processors = affinity_mask());
 Memory read_memory(const std::string &root = "");
 
+// The system and its release: "Linux 6.18.4"; empty where it does not say.
+std::string system_release();
+
 // "0-3,8" -> 0 1 2 3 8. What cannot be read ends the list.
 std::vector<int> parse_cpu_list(const std::string &text);
 
