@@ -15,6 +15,8 @@
 
 namespace ridge {
 
+struct StepTrace;
+
 // Memory of a device. `address` means something to its backend only; on the CPU it is a pointer.
 struct Buffer {
     uint64_t address = 0;
@@ -63,8 +65,10 @@ struct Launch {
 class Executable {
   public:
     virtual ~Executable() = default;
-    // Returns when all launches are complete and their results visible.
-    virtual void run(const StepBuffer &step) = 0;
+    // Returns when all launches are complete and their results visible. Where `trace` is not null, appends them to it
+    // and adds barriers, waiting and overhead; it has begun.
+    virtual void run(const StepBuffer &step, StepTrace *trace) = 0;
+    void run(const StepBuffer &step) { run(step, nullptr); }
 };
 
 struct DeviceInfo {

@@ -101,16 +101,27 @@ void Engine::prepare() {
 
 const Plan &Engine::plan_for(uint32_t tokens) { return compiled_for(tokens).plan; }
 
-void Engine::run(const StepBuffer &step) {
+void Engine::run(const StepBuffer &step, StepTrace *trace) {
     const uint32_t tokens = step.view().tokens();
     RIDGE_ASSERT(tokens >= 1 && step.words().size() == options_.limits.words());
     Compiled &c = compiled_for(tokens);
+    if (trace) trace->begin(program_, step.view());
     for (size_t i = 0; i < c.executables.size(); i++) {
         if (c.executables[i])
-            c.executables[i]->run(step);
+            c.executables[i]->run(step, trace);
         else
-            copy(std::get<Copy>(program_.nodes[c.plan.segments[i].launches[0].node].op), step);
+            copy(c.plan.segments[i].launches[0], step, trace);
     }
+    const TraceClock::time_point ran = trace ? TraceClock::now() : TraceClock::time_point{};
+    fetch_logits(step);
+    if (trace) {
+        trace->end(program_);
+        trace->logits = trace->wall - trace->since_began(ran);
+        trace->overhead += 2 * stamp_cost();
+    }
+}
+
+void Engine::fetch_logits(const StepBuffer &step) {
     if (program_.logits == kNone) return;
     const Value &v = program_.value(program_.logits);
     const std::span<float> out(logits_buffer_.data(), size_t{step.view().outputs()} * v.cols);
@@ -121,13 +132,22 @@ void Engine::run(const StepBuffer &step) {
     logits_ = out;
 }
 
-void Engine::copy(const Copy &c, const StepBuffer &step) {
+void Engine::copy(const Launch &launch, const StepBuffer &step, StepTrace *trace) {
+    const Copy &c = std::get<Copy>(program_.nodes[launch.node].op);
+    LaunchTrace traced{.node = launch.node, .device = program_.value(c.out).device, .tiles = 1};
+    if (trace) traced.start = trace->since_began(TraceClock::now());
     const Value &from = program_.value(c.x), &to = program_.value(c.out);
     const size_t bytes = rows_of(from, step.view().tokens(), step.view().outputs()) * row_bytes(from.type, from.cols);
     const std::span<std::byte> staged(staging_.data(), bytes);
     const auto source = static_cast<size_t>(from.device), target = static_cast<size_t>(to.device);
     devices_[source]->download(arenas_[source], offsets_[static_cast<size_t>(c.x)], staged);
     devices_[target]->upload(arenas_[target], offsets_[static_cast<size_t>(c.out)], staged);
+    if (trace && bytes > 0) {
+        traced.end = trace->since_began(TraceClock::now());
+        traced.busy = traced.end - traced.start;
+        trace->launches.push_back(traced);
+        trace->overhead += 2 * stamp_cost();
+    }
 }
 
 size_t Engine::activation_bytes() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/plan.h"
+#include "engine/trace.h"
 
 namespace ridge {
 
@@ -50,8 +51,9 @@ class Engine {
     const EngineOptions &options() const { return options_; }
     std::span<Backend *const> devices() const { return devices_; }
 
-    // Runs one step. Precondition: step's limits are the engine's.
-    void run(const StepBuffer &step);
+    // Runs one step and, where there is a trace, says in it when each launch ran. Precondition: step's limits are the
+    // engine's.
+    void run(const StepBuffer &step, StepTrace *trace = nullptr);
     // Logits of the last step, (outputs, vocab), valid until the next one.
     std::span<const float> logits() const { return logits_; }
 
@@ -78,7 +80,8 @@ class Engine {
         std::vector<std::unique_ptr<Executable>> executables;  // per segment; null for copies
     };
     Compiled &compiled_for(uint32_t tokens);
-    void copy(const Copy &c, const StepBuffer &step);
+    void copy(const Launch &launch, const StepBuffer &step, StepTrace *trace);
+    void fetch_logits(const StepBuffer &step);
 
     Program program_;
     std::vector<Backend *> devices_;

@@ -83,7 +83,11 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
         for (size_t i = 0; i < n; i++)
             step_.add(tokens[done + i], static_cast<uint32_t>(tokens_.size() + i), 0,
                       want == Want::all || (want == Want::last && is_last && i + 1 == n));
-        engine_.run(step_);
+        engine_.run(step_, trace_sink_ ? &trace_ : nullptr);
+        if (trace_sink_) {
+            trace_.prompt = tokens.size() > 1;
+            trace_sink_(trace_);
+        }
         tokens_.insert(tokens_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(done),
                        tokens.begin() + static_cast<std::ptrdiff_t>(done + n));
         done += n;

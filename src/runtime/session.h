@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -46,6 +47,9 @@ class Session {
                   const std::function<bool(size_t done, size_t total)> &progress = {});
     std::span<const float> logits(size_t row = 0) const;
 
+    // From now on every step is traced and handed to `sink`, before evaluate goes on; empty: no longer.
+    void trace_to(std::function<void(const StepTrace &)> sink) { trace_sink_ = std::move(sink); }
+
     // Forgets everything from `position` on. Precondition: position <= this->position(). All state so far is per token,
     // so this is exact.
     void truncate(uint32_t position);
@@ -61,6 +65,8 @@ class Session {
     std::vector<int32_t> tokens_;
     std::vector<float> all_logits_;  // (rows, vocabulary)
     size_t rows_ = 0;
+    std::function<void(const StepTrace &)> trace_sink_;
+    StepTrace trace_;
 };
 
 }  // namespace ridge

@@ -35,9 +35,9 @@ class Watched final : public Backend {
     class Counted final : public Executable {
       public:
         Counted(Watched &w, std::unique_ptr<Executable> e, size_t n) : w_(w), e_(std::move(e)), n_(n) {}
-        void run(const StepBuffer &step) override {
+        void run(const StepBuffer &step, StepTrace *trace) override {
             w_.segments_run++, w_.launches_run += n_;
-            e_->run(step);
+            e_->run(step, trace);
         }
 
       private:

@@ -58,7 +58,7 @@ class Recorder final : public Backend {
       public:
         Recorded(std::vector<Launched> &log, const Program &p, std::vector<Launch> launches)
             : log_(log), program_(p), launches_(std::move(launches)) {}
-        void run(const StepBuffer &step) override {
+        void run(const StepBuffer &step, StepTrace *) override {
             for (const Launch &l : launches_) {
                 const Contract *c = std::get_if<Contract>(&program_.nodes[l.node].op);
                 log_.push_back({std::string(l.kernel->name), c ? c->banks[0].weight : kNone, step.view().tokens()});

@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "backend/cpu/ahead.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/topology.h"
 #include "core/error.h"
+#include "engine/trace.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -115,6 +117,70 @@ class Team {
     std::vector<std::shared_ptr<void>> scratch_;  // of each worker; replaced only inside pool_.run
 };
 
+// What a worker that walks a segment tells of. Unwatched is the walk as it is without a trace: nothing remains of it.
+struct Unwatched {
+    void begin(size_t) {}
+    void met() {}
+    void ran(size_t, uint32_t) {}
+    void routed(size_t, const LaunchView &) {}
+};
+
+// A worker's own notes of its walk, in memory that it touches alone. The end of one thing is the start of the next, so
+// each costs one look at the clock.
+class alignas(64) Watch {
+  public:
+    struct Entry {
+        TraceClock::time_point start, end;
+        uint32_t tiles = 0, experts = 0;
+    };
+
+    void begin(size_t launches) {
+        entries_.assign(launches, {});
+        barriers_ = stamps_ = 0;
+        waited_ = counted_ = {};
+        last_ = TraceClock::now();
+    }
+    // All workers have met.
+    void met() {
+        waited_ += lap();
+        barriers_++;
+    }
+    void ran(size_t launch, uint32_t tiles) {
+        const TraceClock::time_point start = last_;
+        const TraceClock::duration took = lap();
+        if (tiles > 0)
+            entries_[launch].start = start, entries_[launch].end = last_, entries_[launch].tiles = tiles;
+        else
+            waited_ += took;
+    }
+    // While others may still run the launch, so its ids are there. Not part of any launch.
+    void routed(size_t launch, const LaunchView &view) {
+        const ValueId ids = expert_ids(view.op);
+        if (ids == kNone) return;
+        entries_[launch].experts = count_experts(view.ptr<const int32_t>(ids), view.rows(ids) * view.cols(ids),
+                                                 expert_total(view.program, view.op));
+        const TraceClock::duration took = lap();
+        counted_ += took, waited_ += took;
+    }
+
+    const Entry &entry(size_t launch) const { return entries_[launch]; }
+    TraceClock::time_point last() const { return last_; }
+    uint32_t barriers() const { return barriers_; }
+    TraceClock::duration waited() const { return waited_; }
+    double overhead() const { return stamps_ * stamp_cost() + std::chrono::duration<double>(counted_).count(); }
+
+  private:
+    TraceClock::duration lap() {
+        const TraceClock::time_point now = TraceClock::now();
+        stamps_++;
+        return now - std::exchange(last_, now);
+    }
+    std::vector<Entry> entries_;
+    TraceClock::time_point last_;
+    TraceClock::duration waited_{}, counted_{};
+    uint32_t barriers_ = 0, stamps_ = 0;
+};
+
 class CpuExecutable final : public Executable {
   public:
     CpuExecutable(Team &team, const Program &program, const Bindings &bindings, std::vector<Launch> launches)
@@ -140,10 +206,21 @@ class CpuExecutable final : public Executable {
             next_known_[i] = next = cpu::Ahead::knows(launches_[i], op(i)) ? i : next;
     }
 
-    void run(const StepBuffer &step) override {
+    void run(const StepBuffer &step, StepTrace *trace) override {
         const StepView view = step.view();
         for (Taken &t : taken_) t.tiles.store(0, std::memory_order_relaxed);
-        team_.pool().run([&](unsigned worker) { walk(view, worker); }, placement_);
+        if (trace == nullptr) {
+            team_.pool().run(
+                [&](unsigned worker) {
+                    Unwatched nothing;
+                    walk(view, worker, nothing);
+                },
+                placement_);
+            return;
+        }
+        watches_.resize(team_.pool().size());
+        team_.pool().run([&](unsigned worker) { walk(view, worker, watches_[worker]); }, placement_);
+        note(*trace);
     }
 
   private:
@@ -158,28 +235,70 @@ class CpuExecutable final : public Executable {
 
     // Every worker walks all launches and decides alike about barriers. A launch of a single tile is worker 0's, so
     // between two such launches there is nothing to wait for.
-    void walk(const StepView &step, unsigned worker) {
+    template <class W>
+    void walk(const StepView &step, unsigned worker, W &watch) {
         cpu::ThreadPool &pool = team_.pool();
         std::byte *scratch = team_.scratch(worker);
         Taken *taken = &taken_[0], *other = &taken_[pool.size()];
         uint32_t before = 0;  // tiles of the last launch that had any
         Target ahead;
+        watch.begin(launches_.size());
         for (size_t i = 0; i < launches_.size(); i++) {
             const LaunchView view = view_of(i, step);
             const Tile &tile = launches_[i].kernel->tile;
             const uint32_t count = tile.count(view);
             if (count == 0) continue;
-            if (before > 1 || (before == 1 && count > 1)) wait(step, i, worker, ahead);
+            if (before > 1 || (before == 1 && count > 1)) {
+                wait(step, i, worker, ahead);
+                watch.met();
+            }
             before = count;
             if (count == 1) {
-                if (worker == 0) tile.run(view, 0, scratch);
+                if (worker != 0) continue;
+                tile.run(view, 0, scratch);
+                watch.ran(i, 1);
+                watch.routed(i, view);
                 continue;
             }
             // Nobody takes from the launch before any more, nor from the next one yet.
             other[worker].tiles.store(0, std::memory_order_relaxed);
-            share(view, tile, count, taken, worker, scratch);
+            watch.ran(i, share(view, tile, count, taken, worker, scratch));
+            if (worker == 0) watch.routed(i, view);
             std::swap(taken, other);
         }
+    }
+
+    // Puts the workers' notes together.
+    void note(StepTrace &trace) const {
+        const TraceClock::time_point start = TraceClock::now();
+        const auto workers = static_cast<uint32_t>(watches_.size());
+        TraceClock::time_point end{};
+        for (const Watch &w : watches_) end = std::max(end, w.last());
+        for (size_t i = 0; i < launches_.size(); i++) {
+            LaunchTrace l{.kernel = launches_[i].kernel,
+                          .node = launches_[i].node,
+                          .device = program_.nodes[launches_[i].node].device,
+                          .workers = workers};
+            for (const Watch &w : watches_) {
+                const Watch::Entry &e = w.entry(i);
+                l.experts += e.experts;
+                if (e.tiles == 0) continue;
+                const double first = trace.since_began(e.start), last = trace.since_began(e.end);
+                l.start = l.tiles > 0 ? std::min(l.start, first) : first;
+                l.end = std::max(l.end, last);
+                l.busy += last - first;
+                l.tiles += e.tiles;
+            }
+            if (l.tiles > 0) trace.launches.push_back(l);
+        }
+        double overhead = 0;
+        for (const Watch &w : watches_) {
+            trace.waiting += std::chrono::duration<double>(w.waited() + (end - w.last())).count();
+            overhead = std::max(overhead, w.overhead());
+        }
+        trace.workers = std::max(trace.workers, workers);
+        if (workers > 1) trace.barriers += watches_[0].barriers() + 1;
+        trace.overhead += overhead + std::chrono::duration<double>(TraceClock::now() - start).count();
     }
 
     const Op &op(size_t launch) const { return program_.nodes[launches_[launch].node].op; }
@@ -213,18 +332,20 @@ class CpuExecutable final : public Executable {
     }
 
     // Neighbouring tiles read neighbouring memory, so each worker has a stretch of them; whoever is done early takes
-    // from the stretches of the others.
-    void share(const LaunchView &view, const Tile &tile, uint32_t count, Taken *taken, unsigned worker,
-               std::byte *scratch) {
+    // from the stretches of the others. Returns how many this worker ran.
+    uint32_t share(const LaunchView &view, const Tile &tile, uint32_t count, Taken *taken, unsigned worker,
+                   std::byte *scratch) {
         const auto workers = static_cast<uint32_t>(team_.pool().size());
+        uint32_t ran = 0;
         for (uint32_t k = 0; k < workers; k++) {
             const uint32_t owner = worker + k < workers ? worker + k : worker + k - workers;
             const uint32_t first = start_of(owner, count, workers), end = start_of(owner + 1, count, workers);
             std::atomic<uint32_t> &tiles = taken[owner].tiles;
             if (tiles.load(std::memory_order_relaxed) >= end - first) continue;  // spares others a busy line
-            for (uint32_t t; (t = first + tiles.fetch_add(1, std::memory_order_relaxed)) < end;)
+            for (uint32_t t; (t = first + tiles.fetch_add(1, std::memory_order_relaxed)) < end; ran++)
                 tile.run(view, t, scratch);
         }
+        return ran;
     }
 
     Team &team_;
@@ -237,6 +358,7 @@ class CpuExecutable final : public Executable {
     // between two, so each worker clears its own of one while the other is in use, and the lines stay in its cache.
     std::vector<Taken> taken_;
     std::shared_ptr<void> shared_;  // by the workers, see Tile::shared_bytes
+    std::vector<Watch> watches_;    // of each worker, for runs with a trace; empty before the first
 };
 
 class CpuBackend final : public Backend {
