@@ -1,0 +1,177 @@
+#include "measure/trace_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ridge {
+namespace {
+
+// The formats of an operation's matrices, each once.
+struct Formats {
+    const Program &p;
+    std::string text;
+    std::vector<Format> seen;
+    void add(WeightId w) {
+        const Format f = p.weight(w).format;
+        if (std::find(seen.begin(), seen.end(), f) != seen.end()) return;
+        seen.push_back(f);
+        text += (text.empty() ? "" : "+") + std::string(info(f).name);
+    }
+};
+
+struct FirstOut {
+    ValueId found = kNone;
+    void in(ValueId) {}
+    void out(ValueId v) { found = found == kNone ? v : found; }
+    void weight(WeightId) {}
+    void state(StateId) {}
+};
+
+// Adds steps of one kind.
+class Sum {
+  public:
+    explicit Sum(const Program &p) : p_(p) {}
+
+    // `host`: between the step before and this one.
+    void add(const StepTrace &t, double host, double keeping) {
+        s_.steps++, s_.tokens += t.count.tokens, s_.launches += t.launches.size(), s_.barriers += t.barriers;
+        s_.wall += t.wall, s_.logits += t.logits, s_.host += host, s_.waiting += t.waiting;
+        s_.worker_seconds += t.wall * t.workers, s_.overhead += t.overhead + keeping;
+        double covered = 0;  // until when some launch has run
+        for (const LaunchTrace &l : t.launches) {
+            s_.device += std::max(0.0, l.end - std::max(l.start, covered));
+            covered = std::max(covered, l.end);
+            s_.busy += l.busy;
+            add(t, l);
+        }
+    }
+
+    StepsTime result() {
+        std::stable_sort(s_.classes.begin(), s_.classes.end(),
+                         [](const ClassTime &a, const ClassTime &b) { return a.seconds > b.seconds; });
+        return s_;
+    }
+
+  private:
+    void add(const StepTrace &t, const LaunchTrace &l) {
+        const Op &op = p_.nodes[l.node].op;
+        if (expert_ids(op) != kNone) (l.experts > 0 ? s_.experts_counted : s_.experts_expected)++;
+        ClassTime &c = s_.classes[class_of(l.node)];
+        c.launches++;
+        c.seconds += l.end - l.start, c.busy += l.busy, c.worker_seconds += (l.end - l.start) * l.workers;
+        c.cost += cost(p_, op, t.count_of(p_, l));
+    }
+
+    size_t class_of(uint32_t node) {
+        if (const auto known = of_node_.find(node); known != of_node_.end()) return known->second;
+        const Op &op = p_.nodes[node].op;
+        const std::string name = class_name(p_, op);
+        size_t at = 0;
+        while (at < s_.classes.size() && s_.classes[at].name != name) at++;
+        if (at == s_.classes.size())
+            s_.classes.emplace_back().name = name, s_.classes.back().op = static_cast<OpKind>(op.index());
+        of_node_.emplace(node, at);
+        return at;
+    }
+
+    const Program &p_;
+    StepsTime s_;
+    std::unordered_map<uint32_t, size_t> of_node_;
+};
+
+std::string duration(double seconds) {
+    return seconds >= 1      ? fmt::format("{:.3f} s", seconds)
+           : seconds >= 1e-3 ? fmt::format("{:.3f} ms", seconds * 1e3)
+                             : fmt::format("{:.2f} us", seconds * 1e6);
+}
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+void TraceKeeper::add(const StepTrace &step) {
+    const TraceClock::time_point start = TraceClock::now();
+    if (launches_ + step.launches.size() > kMostLaunches) {
+        left_out_++;
+        return;
+    }
+    launches_ += step.launches.size();
+    steps_.push_back({step, 0});
+    steps_.back().keeping = std::chrono::duration<double>(TraceClock::now() - start).count();
+}
+
+const ClassTime *StepsTime::find(std::string_view name) const {
+    const auto found = std::find_if(classes.begin(), classes.end(), [&](const ClassTime &c) { return c.name == name; });
+    return found == classes.end() ? nullptr : &*found;
+}
+
+TraceSummary summarize(const Program &p, const std::vector<KeptStep> &steps) {
+    Sum prompt(p), answer(p);
+    const KeptStep *before = nullptr;
+    for (const KeptStep &k : steps) {
+        const StepTrace &t = k.trace;
+        double host = 0, keeping = 0;
+        // Before a prompt the host may have waited for a person.
+        if (before != nullptr && (!t.prompt || before->trace.prompt)) {
+            keeping = before->keeping;
+            host = std::max(0.0, before->trace.since_began(t.began) - before->trace.wall - keeping);
+        }
+        (t.prompt ? prompt : answer).add(t, host, keeping);
+        before = &k;
+    }
+    return {prompt.result(), answer.result()};
+}
+
+std::string class_name(const Program &p, const Op &op) {
+    Formats formats{p, {}, {}};
+    if (const Embed *e = std::get_if<Embed>(&op)) formats.add(e->table);
+    if (const Contract *c = std::get_if<Contract>(&op))
+        for (uint32_t b = 0; b < c->n_banks; b++) formats.add(c->banks[b].weight);
+    if (const GateUp *g = std::get_if<GateUp>(&op)) formats.add(g->gate), formats.add(g->up);
+    std::string name(op_name(static_cast<OpKind>(op.index())));
+    if (!formats.text.empty()) name += " " + formats.text;
+    if (expert_ids(op) != kNone) name += " experts";
+    return name;
+}
+
+std::string launch_name(const Program &p, const Node &n) {
+    FirstOut first;
+    visit_operands(n.op, first);
+    if (first.found != kNone) return p.value(first.found).name;
+    return fmt::format("{}.{}", n.layer, op_name(static_cast<OpKind>(n.op.index())));
+}
+
+std::string to_string(const StepsTime &t, std::string_view title) {
+    if (t.steps == 0) return {};
+    const auto tokens = static_cast<double>(t.tokens);
+    const auto each = [&](double seconds) { return duration(seconds / tokens); };
+    std::string text = fmt::format("{}: {} token{} in {} step{}, {} of steps; per token:\n", title, t.tokens,
+                                   t.tokens == 1 ? "" : "s", t.steps, t.steps == 1 ? "" : "s", duration(t.wall));
+    text += fmt::format("  wall {} = device {} + logits {} + gaps {} ({:.1f}%); host between steps {}\n", each(t.wall),
+                        each(t.device), each(t.logits), each(t.gaps()), percent(t.gaps(), t.wall), each(t.host));
+    text += fmt::format(
+        "  launches {:.1f}, barriers {:.1f}; workers busy {:.1f}%, waiting {:.1f}%; tracing itself {} ({:.1f}%)\n",
+        static_cast<double>(t.launches) / tokens, static_cast<double>(t.barriers) / tokens,
+        percent(t.busy, t.worker_seconds), percent(t.waiting, t.worker_seconds), each(t.overhead),
+        percent(t.overhead, t.wall + t.host));
+    if (t.experts_counted + t.experts_expected > 0)
+        text += t.experts_expected == 0
+                    ? "  experts: those that had tokens, counted from the ids of each launch\n"
+                    : fmt::format(
+                          "  experts: counted from the ids in {} launches, in {} what independent uniform "
+                          "routing lets expect\n",
+                          t.experts_counted, t.experts_expected);
+    text += fmt::format("  {:<28} {:>9} {:>12} {:>7} {:>6} {:>10} {:>8} {:>8}\n", "class", "launches", "us", "share",
+                        "busy", "MB", "GB/s", "GMAC/s");
+    for (const ClassTime &c : t.classes)
+        text +=
+            fmt::format("  {:<28} {:>9.2f} {:>12.2f} {:>6.1f}% {:>5.0f}% {:>10.3f} {:>8.2f} {:>8.1f}\n", c.name,
+                        static_cast<double>(c.launches) / tokens, c.seconds / tokens * 1e6, percent(c.seconds, t.wall),
+                        percent(c.busy, c.worker_seconds), c.cost.bytes() / tokens / 1e6, c.bytes_per_second() / 1e9,
+                        c.multiply_adds_per_second() / 1e9);
+    return text;
+}
+
+}  // namespace ridge
