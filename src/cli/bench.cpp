@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "cli/bench_output.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
+#include "cli/trace_output.h"
 #include "core/error.h"
 #include "measure/quiet.h"
 
@@ -26,7 +28,7 @@ struct Options {
     std::vector<std::string> formats{"all"}, models, lever_texts;
     std::vector<LeverSet> levers;
     std::vector<uint32_t> depths;
-    std::string op, kv = "f16";
+    std::string op, kv = "f16", trace;
     unsigned threads = 0;
     uint32_t rotate_mb = 0;
     bool json = false, jsonl = false, csv = false, force = false;
@@ -41,6 +43,7 @@ void resolve(Options &o) {
     if (o.threads == 0) o.threads = cpu::read_topology().default_threads();
     if (o.op.empty() == o.models.empty())
         fail(ErrorKind::usage, "either --op OP measures kernel rows, or -m FILE a whole model");
+    if (!o.op.empty() && !o.trace.empty()) fail(ErrorKind::usage, "--trace is for models (-m), not for kernel rows");
     o.kernel.when_busy = o.model.when_busy = o.when_busy();
     o.kernel.kv = o.kv == "f32" ? DType::f32 : o.kv == "q8_0" ? DType::q8_0 : DType::f16;
     if (!o.depths.empty()) o.kernel.depths = o.model.depths = o.depths;
@@ -110,6 +113,8 @@ std::unique_ptr<Model> open_loaded(const Options &o, const std::string &path, gg
 }
 
 void bench_models(Options &o) {
+    std::optional<TraceFile> trace;
+    if (!o.trace.empty()) trace.emplace(o.trace);
     BenchHeader header = prepare(o, false);
     const bench::Roof roof = roof_of(header.ceilings);
     ModelTable table(o.form(), std::move(header), roof);
@@ -127,9 +132,16 @@ void bench_models(Options &o) {
             o.model.sides.push_back({model.get(), l});
         }
         table.begin_model(*o.model.sides[0].model, path, load_seconds);
+        if (trace)
+            o.model.trace = [&](const bench::ModelResult &r, const Engine &engine, const TraceKeeper &kept) {
+                const std::string title = fmt::format("{} {}, levers {}", path, r.test(), r.levers.to_string());
+                trace->add("ridge bench " + title, engine.program(), device_names(engine), kept.steps());
+                write_note(fmt::format("{}\n{}", title, trace_tables(engine.program(), kept)));
+            };
         bench::bench_model(o.model, [&](const bench::ModelResult &r) { table.add(r); });
     }
     table.finish();
+    if (trace) trace->finish();
 }
 
 void add_kernel_flags(CLI::App &cmd, bench::KernelOptions &k, Options &o) {
@@ -176,6 +188,11 @@ void add_model_bench_flags(CLI::App &cmd, bench::ModelBenchOptions &m, Options &
         ->check(positive_number())
         ->group(group)
         ->capture_default_str();
+    cmd.add_option("--trace", o.trace,
+                   "After each measurement run it once more, write when each launch ran to a file for ui.perfetto.dev, "
+                   "and print what they add up to")
+        ->type_name("FILE")
+        ->group(group);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/terminal.h"
+#include "cli/trace_output.h"
 #include "core/error.h"
 #include "gguf/printable.h"
 
@@ -122,6 +123,9 @@ int run_command(RunFlags &f) {
     f.chat->resolve();
     const std::optional<std::string> prompt = f.explain_plan ? std::optional<std::string>("") : find_prompt(f);
 
+    std::optional<SessionTrace> trace;
+    if (!f.trace.empty()) trace.emplace(f.trace);
+
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
@@ -142,9 +146,18 @@ int run_command(RunFlags &f) {
     wait_for_weights(*run.model);
     run.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (InterruptGuard::raised()) return kInterrupted;
-    if (encoded) return one_shot(run, *encoded);
-    chat(run, std::move(*format));
-    return 0;
+    if (trace) run.session->trace_to(trace->sink());
+    int code = 0;
+    if (encoded)
+        code = one_shot(run, *encoded);
+    else
+        chat(run, std::move(*format));
+    if (trace) {
+        const Engine &e = run.session->engine();
+        trace->finish(fmt::format("ridge run {}, levers {}", f.model->model, e.program().levers.to_string()), e,
+                      f.quiet);
+    }
+    return code;
 }
 
 }  // namespace
@@ -205,7 +218,12 @@ void add_run(CLI::App &app) {
     cmd->add_flag("--ignore-end", f->generate.ignore_end, "Go on past the model's end (for measuring)");
     cmd->add_flag("--json", f->json, "Print the answer and its figures as JSON");
     cmd->add_flag("-q,--quiet", f->quiet, "Print no figures at the end");
-    cmd->add_flag("--explain-plan", f->explain_plan, "Print which kernel row runs each operation and why, then end");
+    CLI::Option *plan = cmd->add_flag("--explain-plan", f->explain_plan,
+                                      "Print which kernel row runs each operation and why, then end");
+    cmd->add_option("--trace", f->trace,
+                    "Write when each launch ran to a file for ui.perfetto.dev, and print what they add up to")
+        ->type_name("FILE")
+        ->excludes(plan);
     f->sampler = add_sampler_flags(*cmd);
     cmd->callback([f] {
         if (const int code = run_command(*f); code != 0) throw CLI::RuntimeError(code);

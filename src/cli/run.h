@@ -16,7 +16,7 @@ struct RunFlags {
     std::shared_ptr<ModelFlags> model;
     std::shared_ptr<SamplerFlags> sampler;
     std::shared_ptr<ChatFlags> chat;
-    std::string prompt, prompt_file, system;
+    std::string prompt, prompt_file, system, trace;
     bool has_prompt = false, has_system = false;
     bool raw = false, special = false, json = false, explain_plan = false, quiet = false;
     GenerateOptions generate;

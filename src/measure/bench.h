@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "measure/bench_stats.h"
 #include "measure/quiet.h"
+#include "measure/trace_summary.h"
 #include "runtime/model.h"
 
 namespace ridge::bench {
@@ -84,6 +85,7 @@ struct ModelSide {
     LeverSet levers;
 };
 
+struct ModelResult;
 struct ModelBenchOptions {
     std::vector<uint32_t> prompts{512};  // tokens of a prompt, evaluated at once; 0: none
     std::vector<uint32_t> answers{128};  // single-token steps; 0: none
@@ -92,6 +94,8 @@ struct ModelBenchOptions {
     uint32_t batch = 512;          // most tokens in one step
     std::vector<ModelSide> sides;  // each is measured, in turn with the others
     WhenBusy when_busy = WhenBusy::refuse;
+    // Where it is set, each side runs each test once more after its measurement, traced.
+    std::function<void(const ModelResult &, const Engine &, const TraceKeeper &)> trace;
 };
 
 struct ModelResult {

@@ -99,6 +99,15 @@ class Side {
             evaluate(t.depth, 1);
     }
 
+    TraceKeeper trace(const Test &t) {
+        TraceKeeper kept;
+        traced_ = &kept;
+        measure(t);
+        traced_ = nullptr;
+        return kept;
+    }
+    const Engine &engine() const { return engine_; }
+
     // Tokens per second.
     double measure(const Test &t) {
         const auto start = std::chrono::steady_clock::now();
@@ -130,7 +139,11 @@ class Side {
             for (uint32_t i = 0; i < n; i++)
                 step_.add(static_cast<int32_t>(random_() % vocabulary_), position + done + i, 0,
                           done + i + 1 == tokens);
-            engine_.run(step_);
+            engine_.run(step_, traced_ ? &trace_ : nullptr);
+            if (traced_) {
+                trace_.prompt = tokens > 1;
+                traced_->add(trace_);
+            }
             done += n;
         }
     }
@@ -141,6 +154,8 @@ class Side {
     StepBuffer step_;
     uint32_t vocabulary_;
     std::mt19937 random_{1};
+    TraceKeeper *traced_ = nullptr;
+    StepTrace trace_;
 };
 
 // A round is every side once. One that others disturbed does not count, but is taken again.
@@ -199,6 +214,8 @@ void bench_model(const ModelBenchOptions &options, const std::function<void(cons
         }
         measure(sides, t, options, results);
         for (const ModelResult &r : results) emit(r);
+        for (size_t s = 0; options.trace && s < sides.size(); s++)
+            options.trace(results[s], sides[s].engine(), sides[s].trace(t));
     }
 }
 
