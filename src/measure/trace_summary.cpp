@@ -145,15 +145,18 @@ std::string launch_name(const Program &p, const Node &n) {
 
 std::string to_string(const StepsTime &t, std::string_view title) {
     if (t.steps == 0) return {};
-    const auto tokens = static_cast<double>(t.tokens);
-    const auto each = [&](double seconds) { return duration(seconds / tokens); };
-    std::string text = fmt::format("{}: {} token{} in {} step{}, {} of steps; per token:\n", title, t.tokens,
-                                   t.tokens == 1 ? "" : "s", t.steps, t.steps == 1 ? "" : "s", duration(t.wall));
+    const auto steps = static_cast<double>(t.steps);
+    const auto each = [&](double seconds) { return duration(seconds / steps); };
+    const bool by_token = t.tokens == t.steps;
+    std::string text = fmt::format("{}: {} token{} in {} step{}, {}", title, t.tokens, t.tokens == 1 ? "" : "s",
+                                   t.steps, t.steps == 1 ? "" : "s", duration(t.wall));
+    text += by_token ? "; per token:\n"
+                     : fmt::format(", {} a token; per step:\n", duration(t.wall / static_cast<double>(t.tokens)));
     text += fmt::format("  wall {} = device {} + logits {} + gaps {} ({:.1f}%); host between steps {}\n", each(t.wall),
                         each(t.device), each(t.logits), each(t.gaps()), percent(t.gaps(), t.wall), each(t.host));
     text += fmt::format(
         "  launches {:.1f}, barriers {:.1f}; workers busy {:.1f}%, waiting {:.1f}%; tracing itself {} ({:.1f}%)\n",
-        static_cast<double>(t.launches) / tokens, static_cast<double>(t.barriers) / tokens,
+        static_cast<double>(t.launches) / steps, static_cast<double>(t.barriers) / steps,
         percent(t.busy, t.worker_seconds), percent(t.waiting, t.worker_seconds), each(t.overhead),
         percent(t.overhead, t.wall + t.host));
     if (t.experts_counted + t.experts_expected > 0)
@@ -163,14 +166,13 @@ std::string to_string(const StepsTime &t, std::string_view title) {
                           "  experts: counted from the ids in {} launches, in {} what independent uniform "
                           "routing lets expect\n",
                           t.experts_counted, t.experts_expected);
-    text += fmt::format("  {:<28} {:>9} {:>12} {:>7} {:>6} {:>10} {:>8} {:>8}\n", "class", "launches", "us", "share",
+    text += fmt::format("  {:<28} {:>8} {:>12} {:>7} {:>5} {:>10} {:>8} {:>8}\n", "class", "launches", "us", "share",
                         "busy", "MB", "GB/s", "GMAC/s");
     for (const ClassTime &c : t.classes)
-        text +=
-            fmt::format("  {:<28} {:>9.2f} {:>12.2f} {:>6.1f}% {:>5.0f}% {:>10.3f} {:>8.2f} {:>8.1f}\n", c.name,
-                        static_cast<double>(c.launches) / tokens, c.seconds / tokens * 1e6, percent(c.seconds, t.wall),
-                        percent(c.busy, c.worker_seconds), c.cost.bytes() / tokens / 1e6, c.bytes_per_second() / 1e9,
-                        c.multiply_adds_per_second() / 1e9);
+        text += fmt::format("  {:<28} {:>8.5g} {:>12.2f} {:>6.1f}% {:>4.0f}% {:>10.3f} {:>8.2f} {:>8.1f}\n", c.name,
+                            static_cast<double>(c.launches) / steps, c.seconds / steps * 1e6,
+                            percent(c.seconds, t.wall), percent(c.busy, c.worker_seconds), c.cost.bytes() / steps / 1e6,
+                            c.bytes_per_second() / 1e9, c.multiply_adds_per_second() / 1e9);
     return text;
 }
 

@@ -72,7 +72,7 @@ std::string class_name(const Program &p, const Op &op);
 // "3.ffn_gate": the first value that the node writes, else its layer and operation.
 std::string launch_name(const Program &p, const Node &n);
 
-// A table for people, with the times of a token. `title`: "answer".
+// A table for people, with the times of a step, which is a token where each step has one. `title`: "answer".
 std::string to_string(const StepsTime &t, std::string_view title);
 
 }  // namespace ridge
