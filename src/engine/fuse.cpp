@@ -177,13 +177,14 @@ void fuse_moe_route(Program &p) {
     }
 }
 
-// Every contraction of block formats reads a quantised copy of its input, made once per value before its first reader.
+// Every contraction of block formats reads a quantised copy of its input, made once per value before its first reader,
+// or, with fold_quantize, before each of them.
 void lower_int8_dot(Program &p) {
     std::map<ValueId, ValueId> quantized;
     std::vector<Node> nodes;
     auto input = [&](ValueId x, const Node &n) {
         auto [it, is_new] = quantized.try_emplace(x, kNone);
-        if (is_new) {
+        if (is_new || p.levers.has(Lever::fold_quantize)) {
             Value q = p.value(x);
             q.type = DType::q8, q.device = n.device;
             q.name += ".q8";
@@ -218,9 +219,9 @@ constexpr struct Rule {
 }  // namespace
 
 Program fuse(Program p, LeverSet levers) {
+    p.levers = levers;
     for (const Rule &rule : kRules)
         if (levers.has(rule.lever)) rule.apply(p);
-    p.levers = levers;
     return p;
 }
 

@@ -8,7 +8,7 @@ namespace ridge {
 namespace {
 
 constexpr LeverInfo kLevers[] = {
-#define LEVER(id, on, eliminates, surfaces) {Lever::id, #id, on != 0, eliminates, surfaces},
+#define LEVER(id, on, acts, eliminates, surfaces) {Lever::id, #id, on != 0, LeverActs::acts, eliminates, surfaces},
 #include "engine/levers.def"
 };
 
@@ -17,6 +17,8 @@ constexpr LeverInfo kLevers[] = {
 std::span<const LeverInfo> all_levers() { return kLevers; }
 
 std::string_view name(Lever l) { return l == Lever::none ? "none" : kLevers[static_cast<unsigned>(l)].name; }
+
+const LeverInfo &info(Lever l) { return kLevers[static_cast<unsigned>(l)]; }
 
 std::optional<Lever> find_lever(std::string_view name) {
     for (const LeverInfo &l : kLevers)

@@ -13,20 +13,26 @@
 namespace ridge {
 
 enum class Lever : uint8_t {
-#define LEVER(id, on, eliminates, surfaces) id,
+#define LEVER(id, on, acts, eliminates, surfaces) id,
 #include "engine/levers.def"
     none,  // marks a baseline: always legal
 };
+
+// What a lever changes: the launches of a plan, the tiles of launches with expert ids, how workers wait between
+// launches, or the memory that the weights lie in.
+enum class LeverActs : uint8_t { launches, experts, waiting, weights };
 
 struct LeverInfo {
     Lever id;
     std::string_view name;
     bool on_by_default;
+    LeverActs acts;
     std::string_view eliminates;
     std::string_view surfaces_in;
 };
 std::span<const LeverInfo> all_levers();
 std::string_view name(Lever l);
+const LeverInfo &info(Lever l);  // precondition: not none
 std::optional<Lever> find_lever(std::string_view name);
 
 class LeverSet {

@@ -537,6 +537,23 @@ TEST(LowerInt8, ConsumersOfAValueShareOneQuantize) {
     EXPECT_EQ(std::get<Contract>(p.nodes[3].op).x, q.out);
 }
 
+TEST(LowerInt8, FoldedEveryConsumerHasItsOwn) {
+    Hand h;
+    const ValueId x = h.value("x", 64);
+    h.p.inputs = {x};
+    const ValueId a = h.contract(x, "a", 64), f = h.contract(x, "f", 64, Format::F32), b = h.contract(x, "b", 64);
+    h.add(h.add(a, b, "ab"), f, "end");
+    const Program p = fused(h.p, {Lever::int8_dot, Lever::fold_quantize});
+    check(p);
+    EXPECT_EQ(count<Quantize>(p), 2U);
+    EXPECT_NE(std::get<Contract>(p.nodes[1].op).x, std::get<Contract>(p.nodes[4].op).x);
+    for (size_t i : {0U, 3U}) {
+        EXPECT_EQ(std::get<Quantize>(p.nodes[i].op).x, x);
+        EXPECT_EQ(std::get<Quantize>(p.nodes[i].op).out, std::get<Contract>(p.nodes[i + 1].op).x);
+    }
+    EXPECT_EQ(std::get<Contract>(p.nodes[2].op).x, x) << "a float format reads f32";
+}
+
 TEST(LowerInt8, AllBanksOfALaunchReadTheSame) {
     Hand h;
     const ValueId x = h.value("x", 64);

@@ -50,7 +50,7 @@ Split split_of(const LaunchView &view, const Launch &l) {
     const uint32_t experts = view.program.weight(l.banks[0].weight[0]).experts;
     // Fewer routed rows than experts: most experts have none and the others one, so tiles by expert would mostly be
     // empty and share nothing.
-    if (outputs < experts) return {outputs, outputs, false, true};
+    if (outputs < experts || view.program.levers.has(Lever::moe_by_slot)) return {outputs, outputs, false, true};
     return {outputs, experts, true, false};
 }
 
