@@ -14,6 +14,7 @@
 #include "backend/cpu/topology.h"
 #include "cli/bench_output.h"
 #include "cli/flags.h"
+#include "cli/load.h"
 #include "cli/terminal.h"
 #include "cli/trace_output.h"
 #include "core/error.h"
@@ -96,22 +97,6 @@ void bench_kernels(Options &o) {
     table.finish();
 }
 
-// The memory that the weights lie in is decided when they are loaded, so sets that differ in it have a load of their
-// own.
-std::unique_ptr<Model> open_loaded(const Options &o, const std::string &path, gguf::Pages pages) {
-    std::unique_ptr<Model> model =
-        Model::open(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false});
-    const uint64_t bytes = model->file().file_bytes(), free = model->devices()[0]->info().memory_free;
-    if (bytes > free) return model;  // it would not stay in memory
-    if (pages == gguf::Pages::own_huge && bytes > free / 2)
-        fail(ErrorKind::limit,
-             "{}: the lever huge_weights takes {:.1f} GB beside the file's own pages; {:.1f} GB are free", path,
-             static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9);
-    Progress progress("loading", "MB", 1e6);
-    model->file().prefetch([&](uint64_t done, uint64_t total) { return progress.show(done, total), true; }, pages);
-    return model;
-}
-
 void bench_models(Options &o) {
     std::optional<TraceFile> trace;
     if (!o.trace.empty()) trace.emplace(o.trace);
@@ -126,7 +111,8 @@ void bench_models(Options &o) {
             std::unique_ptr<Model> &model = loaded[pages_of(l)];
             if (!model) {
                 const auto start = std::chrono::steady_clock::now();
-                model = open_loaded(o, path, pages_of(l));
+                model =
+                    open_loaded(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false}, pages_of(l));
                 load_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
             }
             o.model.sides.push_back({model.get(), l});

@@ -24,16 +24,6 @@ std::string shape_of(const KernelOptions &o) {
                        o.experts > 0 ? fmt::format(", {} of {} experts", o.slots, o.experts) : std::string());
 }
 
-// Fields of a flat object as a line of CSV; texts are quoted.
-std::string csv_line(const OrderedJson &row, bool names) {
-    std::string line;
-    for (const auto &[key, value] : row.items()) {
-        if (value.is_structured()) continue;
-        line += (line.empty() ? "" : ",") + (names ? key : value.dump());
-    }
-    return line + "\n";
-}
-
 OrderedJson as_json(const KernelResult &r, const Roof &roof) {
     return {{"row", r.row},
             {"operand", r.point},
@@ -103,6 +93,15 @@ std::string to_string(const cpu::Ceilings &c) {
     return fmt::format("ceilings ({}, {} thread{}): read {} GB/s; GMAC/s: int8 {}, f32 {}{}\n", c.isa, c.threads,
                        c.threads == 1 ? "" : "s", both(c.read), both(c.int8), both(c.f32),
                        c.bf16.one > 0 ? ", bf16 " + both(c.bf16) : "");
+}
+
+std::string csv_line(const OrderedJson &row, bool names) {
+    std::string line;
+    for (const auto &[key, value] : row.items()) {
+        if (value.is_structured()) continue;
+        line += (line.empty() ? "" : ",") + (names ? key : value.dump());
+    }
+    return line + "\n";
 }
 
 OrderedJson as_json(const BenchHeader &h) {

@@ -21,6 +21,8 @@ struct BenchHeader {
 };
 
 std::string to_string(const cpu::Ceilings &c);
+// Fields of a flat object, or their names, as a line of CSV; texts are quoted.
+std::string csv_line(const OrderedJson &row, bool names);
 OrderedJson as_json(const BenchHeader &h);
 
 // Rows as they come in the table, in CSV and in JSON lines, each of which has the header's fields too, so that a line

@@ -1,13 +1,13 @@
 // Whole models, as llama-bench measures them: prompts in steps of a batch, answers token by token, random tokens,
-// logits of the last one. The steps are those that a session takes; only sampling is left out.
+// logits of the last one.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 
 #include "core/error.h"
 #include "measure/bench.h"
+#include "measure/model_side.h"
 #include "measure/quiet.h"
 #include "op/cost.h"
 
@@ -59,113 +59,48 @@ StepCost cost_of_step(const Program &p, uint32_t position, uint32_t tokens, bool
     return sum;
 }
 
-// One lever set's engine and what is needed to drive it.
-class Side {
-  public:
-    Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch)
-        : levers_(levers),
-          session_(model.session({.context = context, .batch = batch, .levers = levers})),
-          engine_(session_->engine()),
-          step_(engine_.options().limits),
-          vocabulary_(model.program().value(model.program().logits).cols) {
-        for (uint32_t i = 0; i < step_.limits().pages; i++) step_.set_page(0, i, i);
-    }
+void warm_up(Side &s, const Test &t) { s.evaluate(t.depth, t.prompt > 0 ? t.prompt : 1); }
 
-    LeverSet levers() const { return levers_; }
+// Tokens per second.
+double measure(Side &s, const Test &t) {
+    const auto start = std::chrono::steady_clock::now();
+    s.evaluate(t.depth, t.prompt);
+    for (uint32_t i = 0; i < t.answer; i++) s.evaluate(t.depth + i, 1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    return (t.prompt + t.answer) / took.count();
+}
 
-    // Fills the state up to `depth`: a prompt for the first pages, copies of those for the rest.
-    void fill(uint32_t depth) {
-        if (depth == 0) return;
-        const uint32_t real = std::min(depth, step_.limits().tokens);
-        evaluate(0, real);
-        const uint32_t whole = std::max(real / kPageTokens, 1u);  // pages to copy
-        const Program &p = engine_.program();
-        for (size_t s = 0; s < p.states.size(); s++) {
-            if (p.states[s].per != State::Per::token) continue;
-            const auto id = static_cast<StateId>(s);
-            std::vector<std::byte> bytes = engine_.read_state(id);
-            const size_t page = bytes.size() / engine_.options().pages;
-            for (size_t at = whole; at * kPageTokens < depth; at++)
-                std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at % whole * page), page,
-                            bytes.begin() + static_cast<std::ptrdiff_t>(at * page));
-            engine_.write_state(id, bytes);
-        }
-    }
+TraceKeeper trace(Side &s, const Test &t) {
+    TraceKeeper kept;
+    s.trace_to(&kept);
+    measure(s, t);
+    s.trace_to(nullptr);
+    return kept;
+}
 
-    void warm_up(const Test &t) {
-        if (t.prompt > 0)
-            evaluate(t.depth, t.prompt);
-        else
-            evaluate(t.depth, 1);
-    }
-
-    TraceKeeper trace(const Test &t) {
-        TraceKeeper kept;
-        traced_ = &kept;
-        measure(t);
-        traced_ = nullptr;
-        return kept;
-    }
-    const Engine &engine() const { return engine_; }
-
-    // Tokens per second.
-    double measure(const Test &t) {
-        const auto start = std::chrono::steady_clock::now();
-        evaluate(t.depth, t.prompt);
-        for (uint32_t i = 0; i < t.answer; i++) evaluate(t.depth + i, 1);
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-        return (t.prompt + t.answer) / took.count();
-    }
-
-    StepCost cost_per_token(const Test &t) const {
-        StepCost sum;
-        const auto add = [&](uint32_t position, uint32_t tokens, bool wants_logits) {
-            const StepCost c = cost_of_step(engine_.program(), position, tokens, wants_logits);
-            sum.bytes += c.bytes, sum.int8 += c.int8, sum.f32 += c.f32;
-        };
-        const uint32_t batch = step_.limits().tokens;
-        for (uint32_t done = 0; done < t.prompt; done += batch)
-            add(t.depth + done, std::min(batch, t.prompt - done), done + batch >= t.prompt);
-        for (uint32_t i = 0; i < t.answer; i++) add(t.depth + i, 1, true);
-        const double tokens = t.prompt + t.answer;
-        return {sum.bytes / tokens, sum.int8 / tokens, sum.f32 / tokens};
-    }
-
-  private:
-    void evaluate(uint32_t position, uint32_t tokens) {
-        for (uint32_t done = 0; done < tokens;) {
-            const uint32_t n = std::min(step_.limits().tokens, tokens - done);
-            step_.begin();
-            for (uint32_t i = 0; i < n; i++)
-                step_.add(static_cast<int32_t>(random_() % vocabulary_), position + done + i, 0,
-                          done + i + 1 == tokens);
-            engine_.run(step_, traced_ ? &trace_ : nullptr);
-            if (traced_) {
-                trace_.prompt = tokens > 1;
-                traced_->add(trace_);
-            }
-            done += n;
-        }
-    }
-
-    LeverSet levers_;
-    std::unique_ptr<Session> session_;
-    Engine &engine_;
-    StepBuffer step_;
-    uint32_t vocabulary_;
-    std::mt19937 random_{1};
-    TraceKeeper *traced_ = nullptr;
-    StepTrace trace_;
-};
+StepCost cost_per_token(const Side &s, const Test &t) {
+    StepCost sum;
+    const auto add = [&](uint32_t position, uint32_t tokens, bool wants_logits) {
+        const StepCost c = cost_of_step(s.engine().program(), position, tokens, wants_logits);
+        sum.bytes += c.bytes, sum.int8 += c.int8, sum.f32 += c.f32;
+    };
+    const uint32_t batch = s.batch();
+    for (uint32_t done = 0; done < t.prompt; done += batch)
+        add(t.depth + done, std::min(batch, t.prompt - done), done + batch >= t.prompt);
+    for (uint32_t i = 0; i < t.answer; i++) add(t.depth + i, 1, true);
+    const double tokens = t.prompt + t.answer;
+    return {sum.bytes / tokens, sum.int8 / tokens, sum.f32 / tokens};
+}
 
 // A round is every side once. One that others disturbed does not count, but is taken again.
-void measure(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o, std::vector<ModelResult> &results) {
+void measure_rounds(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o,
+                    std::vector<ModelResult> &results) {
     unsigned disturbed = 0;
     for (unsigned r = 0; r < o.repeats;) {
         QuietWatch watch;
         std::vector<double> rates;
         rates.reserve(sides.size());
-        for (Side &s : sides) rates.push_back(s.measure(t));
+        for (Side &s : sides) rates.push_back(measure(s, t));
         const Contention during = watch.lap();
         const std::string why = during.reason();
         if (!why.empty() && o.when_busy == WhenBusy::refuse) {
@@ -205,17 +140,17 @@ void bench_model(const ModelBenchOptions &options, const std::function<void(cons
     for (const Test &t : tests) {
         std::vector<ModelResult> results;
         for (Side &s : sides) {
-            s.warm_up(t);
-            const StepCost c = s.cost_per_token(t);
+            warm_up(s, t);
+            const StepCost c = cost_per_token(s, t);
             ModelResult r;
             r.prompt = t.prompt, r.answer = t.answer, r.depth = t.depth, r.levers = s.levers();
             r.bytes = c.bytes, r.int8 = c.int8, r.f32 = c.f32;
             results.push_back(std::move(r));
         }
-        measure(sides, t, options, results);
+        measure_rounds(sides, t, options, results);
         for (const ModelResult &r : results) emit(r);
         for (size_t s = 0; options.trace && s < sides.size(); s++)
-            options.trace(results[s], sides[s].engine(), sides[s].trace(t));
+            options.trace(results[s], sides[s].engine(), trace(sides[s], t));
     }
 }
 
