@@ -192,4 +192,64 @@ void Engine::run_node(uint32_t node, const Kernel &kernel, const StepBuffer &ste
     devices_[d]->compile(program_, bindings_[d], {{&kernel, node}})->run(step);
 }
 
+std::unique_ptr<Excerpt> Engine::excerpt(std::span<const uint32_t> nodes, const StepBuffer &step) {
+    // Which values the nodes read; who writes them comes first.
+    struct Reads {
+        std::vector<bool> &of;
+        void in(ValueId v) { of[static_cast<size_t>(v)] = true; }
+        void out(ValueId) {}
+        void weight(WeightId) {}
+        void state(StateId) {}
+    };
+    std::vector<bool> read(program_.values.size(), false);
+    for (const uint32_t n : nodes) visit_operands(program_.nodes[n].op, Reads{read});
+
+    auto e = std::make_unique<Excerpt>();
+    e->bindings_ = bindings_;
+    struct Keep {
+        Engine &engine;
+        Excerpt &e;
+        const std::vector<bool> &read;
+        StepView step;
+        void in(ValueId) {}
+        void weight(WeightId) {}
+        void state(StateId) {}
+        void out(ValueId v) {
+            if (!read[static_cast<size_t>(v)]) return;
+            const Value &x = engine.program_.value(v);
+            const auto d = static_cast<size_t>(x.device);
+            const std::vector<std::byte> bytes = engine.read_value(v, rows_of(x, step.tokens(), step.outputs()));
+            e.memory_.push_back(engine.devices_[d]->allocate(bytes.size(), "operands of an excerpt"));
+            engine.devices_[d]->upload(e.memory_.back(), 0, bytes);
+            e.bindings_[d].values[static_cast<size_t>(v)] = e.memory_.back().address;
+        }
+    };
+    const Compiled &c = compiled_for(step.view().tokens());
+    for (const Choice &choice : c.plan.choices) {
+        const Op &op = program_.nodes[choice.node].op;
+        if (choice.chosen)
+            run_node(choice.node, *choice.chosen, step);
+        else
+            copy({nullptr, choice.node}, step, nullptr);
+        visit_operands(op, Keep{*this, *e, read, step.view()});
+    }
+
+    std::vector<Launch> part;
+    DeviceId device = 0;
+    const auto finish = [&] {
+        const auto d = static_cast<size_t>(device);
+        if (!part.empty()) e->parts_.push_back(devices_[d]->compile(program_, e->bindings_[d], std::move(part)));
+        part.clear();
+    };
+    for (const uint32_t n : nodes) {
+        const Kernel *chosen = c.plan.choices[n].chosen;
+        if (!chosen) continue;
+        if (program_.nodes[n].device != device) finish();
+        device = program_.nodes[n].device;
+        part.push_back({chosen, n});
+    }
+    finish();
+    return e;
+}
+
 }  // namespace ridge

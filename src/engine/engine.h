@@ -36,6 +36,24 @@ struct EngineOptions {
     uint32_t pages = 1;  // pages of per-token state, over all sequences
 };
 
+// For measurements: some launches of a step apart from the others, as often as wanted, on what they found in it.
+class Excerpt {
+  public:
+    Excerpt() = default;
+    Excerpt(const Excerpt &) = delete;
+    Excerpt &operator=(const Excerpt &) = delete;
+    // Precondition: a step of as many tokens and outputs as the one that the excerpt was made with.
+    void run(const StepBuffer &step) {
+        for (const auto &p : parts_) p->run(step);
+    }
+
+  private:
+    friend class Engine;
+    std::vector<Bindings> bindings_;  // per device; values that the launches read have memory of their own
+    std::vector<Buffer> memory_;
+    std::vector<std::unique_ptr<Executable>> parts_;
+};
+
 class Engine {
   public:
     // `devices[i]` is device i of the program; they and `weights` must outlive the engine.
@@ -73,6 +91,9 @@ class Engine {
     void write_state(StateId s, std::span<const std::byte> bytes);
     // For gates: runs the node with the given row instead of the planned one.
     void run_node(uint32_t node, const Kernel &kernel, const StepBuffer &step);
+    // For measurements: the launches of `nodes` (ascending), by the rows that `step` takes. Runs `step` launch by
+    // launch to get their operands. Copies among the nodes are left out. The engine must outlive it.
+    std::unique_ptr<Excerpt> excerpt(std::span<const uint32_t> nodes, const StepBuffer &step);
 
   private:
     struct Compiled {
