@@ -47,6 +47,7 @@ void add_levers(CLI::App &app);
 void add_devices(CLI::App &app);
 void add_gate(CLI::App &app);
 void add_bench(CLI::App &app);
+void add_ab(CLI::App &app);
 void add_synth(CLI::App &app);
 
 }  // namespace ridge

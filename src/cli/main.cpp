@@ -39,6 +39,7 @@ int run(int argc, char **argv) {
     ridge::add_devices(app);
     ridge::add_gate(app);
     ridge::add_bench(app);
+    ridge::add_ab(app);
     ridge::add_synth(app);
     try {
         app.parse(argc, argv);
