@@ -7,7 +7,8 @@
 namespace ridge {
 
 std::string figure_text(double value, std::string_view unit) {
-    if (unit == "s") return fmt::format("{:.2f} us", value * 1e6);
+    if (unit == "s")
+        return value < 1e-3 ? fmt::format("{:.2f} us", value * 1e6) : fmt::format("{:.2f} ms", value * 1e3);
     if (unit == "B") return fmt::format("{:.0f} MiB", value / (1 << 20));
     return fmt::format("{:.1f} G{}", value / 1e9, unit);
 }

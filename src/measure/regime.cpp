@@ -22,7 +22,8 @@ ClassVerdict judge_class(const LaunchClass &c, const Rates &rates, double wall, 
     // What lies in caches does not wait for memory, so there only arithmetic can be a ceiling.
     const double read = cached || v.read_share > kBeyond ? 0 : v.read_share;
     v.share = std::min(std::max(read, v.compute_share), 1.0);
-    if (v.share >= kNear) v.bound = read >= v.compute_share ? Regime::bandwidth : Regime::compute;
+    if (read >= v.compute_share && read >= kNearRead) v.bound = Regime::bandwidth;
+    if (v.compute_share > read && v.compute_share >= kNearCompute) v.bound = Regime::compute;
     v.most = speedup(v.f, 0);
     v.to_ceiling = speedup(v.f, v.share);
     return v;

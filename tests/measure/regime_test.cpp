@@ -103,6 +103,19 @@ TEST(Regime, WeightsInCachesAreNotBandwidth) {
     EXPECT_EQ(judge(step(1e-3, {launches(0.9e-3, 40e6, 10e6)}), unknown).regime, Regime::busy);
 }
 
+// A third of a rate is what some kernels come to; a third of the bandwidth means that something else is waited for.
+TEST(Regime, HowNearACeilingHasToBe) {
+    const auto bound = [](double read_share, double compute_share) {
+        return judge(step(1.01, {launches(1, 20e9 * read_share, 200e9 * compute_share)}), machine()).classes[0].bound;
+    };
+    EXPECT_EQ(bound(0.5, 0), Regime::bandwidth);
+    EXPECT_EQ(bound(0.33, 0), Regime::busy);
+    EXPECT_EQ(bound(0, 0.33), Regime::compute);
+    EXPECT_EQ(bound(0, 0.15), Regime::busy);
+    EXPECT_EQ(bound(0.5, 0.6), Regime::compute);
+    EXPECT_EQ(bound(0.4, 0.3), Regime::busy) << "nearer to the bandwidth, and not near enough";
+}
+
 TEST(Regime, TheSecondIsNamedWhereItIsNear) {
     const auto with_gaps = [](double outside) {
         return judge(step(60e-3 + outside, {launches(60e-3, 1e9)}), machine());
