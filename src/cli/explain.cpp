@@ -7,21 +7,13 @@
 #include "backend/backends.h"
 #include "cli/ceilings_output.h"
 #include "cli/explain_output.h"
-#include "cli/flags.h"
+#include "cli/explain_phases.h"
 #include "cli/load.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 
 namespace ridge {
 namespace {
-
-struct Options {
-    std::string model, kv = "f16";
-    std::vector<std::string> lever_texts;
-    unsigned threads = 0;
-    uint32_t prompt = 512, answer = 32, depth = 4096, batch = 512;
-    bool depth_given = false, json = false, force = false, measure = false;
-};
 
 const BackendRow &row_of(const Backend &device) {
     for (const BackendRow &r : backends())
@@ -31,7 +23,7 @@ const BackendRow &row_of(const Backend &device) {
 
 // Those that are kept, or measured now: figures of another day are good enough to tell regimes apart, whose margins are
 // wide. Ratios of a few percent are what bench is for, which measures its own.
-DeviceCeilings ceilings_of(Backend &device, const Options &o) {
+DeviceCeilings ceilings_of(Backend &device, const ExplainOptions &o) {
     const CeilingStore store;
     if (!o.measure)
         if (std::optional<DeviceCeilings> c = store.find(key_of(device))) return *c;
@@ -40,25 +32,51 @@ DeviceCeilings ceilings_of(Backend &device, const Options &o) {
     return c;
 }
 
-void explain(const Options &o) {
-    LeverSet levers = LeverSet::from_environment();
-    for (const std::string &l : o.lever_texts) levers = levers.edited(l, "--lever");
+}  // namespace
+
+void add_explain_options(CLI::App &cmd, ExplainOptions &o) {
+    cmd.add_option("-m,--model,model", o.model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
+    cmd.add_option("-t,--threads", o.threads, "CPU threads (default: what affinity and cgroup grant)")
+        ->check(positive_number());
+    cmd.add_option("-p,--prompt", o.prompt, "Tokens of the prompt; 0: none")
+        ->check(CLI::Range(0U, 1U << 30))
+        ->capture_default_str();
+    cmd.add_option("-n,--answer", o.answer, "Steps of one token; 0: none")
+        ->check(CLI::Range(0U, 1U << 30))
+        ->capture_default_str();
+    cmd.add_option("-d,--depth", o.depth,
+                   "Positions before the answer in the last phase; 0: leave it out (default: 4096, less where the "
+                   "model's context is short)")
+        ->check(CLI::Range(0U, 1U << 30));
+    cmd.add_option("-b,--batch", o.batch, "Most tokens in one step")->check(positive_number())->capture_default_str();
+    cmd.add_option("--kv", o.kv, "Type of the KV state")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
+        ->capture_default_str();
+    cmd.add_option("--lever", o.lever_texts, "Switch levers, as in `ridge run`")
+        ->allow_extra_args(false)
+        ->type_name("LIST");
+    cmd.add_flag("--measure", o.measure, "Measure the device's ceilings again");
+    cmd.add_flag("--force", o.force, "Measure a busy machine too, and mark what is measured");
+}
+
+Explained explain(const ExplainOptions &o, const std::function<void(const Explained &)> &begin,
+                  const std::function<void(const Explained &, const Phase &)> &emit) {
+    Explained e;
+    e.levers = LeverSet::from_environment();
+    for (const std::string &l : o.lever_texts) e.levers = e.levers.edited(l, "--lever");
     if (o.prompt == 0 && o.answer == 0) fail(ErrorKind::usage, "there is nothing to explain: -p and -n are 0");
     const std::string busy = observe(0.3).reason();
     if (!busy.empty() && !o.force)
         fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every phase",
              busy);
     const DType kv = o.kv == "f32" ? DType::f32 : o.kv == "q8_0" ? DType::q8_0 : DType::f16;
-    const std::unique_ptr<Model> model =
-        open_loaded(o.model, {.kv_type = kv, .threads = o.threads, .tokenizer = false}, pages_of(levers));
-    Backend &device = *model->devices()[0];
-    const DeviceCeilings ceilings = ceilings_of(device, o);
+    e.model = open_loaded(o.model, {.kv_type = kv, .threads = o.threads, .tokenizer = false}, pages_of(e.levers));
+    e.ceilings = ceilings_of(*e.model->devices()[0], o);
 
-    // A depth that was not asked for gives way to a short context.
-    const uint32_t trained = model->hparams().context_length, longest = std::max(o.prompt, o.answer);
-    uint32_t depth = o.depth;
-    if (!o.depth_given && trained < depth + o.answer) depth = trained > 2 * longest ? trained - longest : 0;
-    bench::Side side(*model, levers, std::max(longest, depth + o.answer), o.batch);
+    const uint32_t trained = e.model->hparams().context_length, longest = std::max(o.prompt, o.answer);
+    uint32_t depth = o.depth.value_or(4096);
+    if (!o.depth && trained < depth + o.answer) depth = trained > 2 * longest ? trained - longest : 0;
+    bench::Side side(*e.model, e.levers, std::max(longest, depth + o.answer), o.batch);
 
     std::vector<PhaseOptions> wanted;
     const WhenBusy when_busy = o.force ? WhenBusy::mark : WhenBusy::refuse;
@@ -66,29 +84,42 @@ void explain(const Options &o) {
     if (o.answer > 0) wanted.push_back({.answer = o.answer, .when_busy = when_busy});
     if (o.answer > 0 && depth > 0) wanted.push_back({.answer = o.answer, .depth = depth, .when_busy = when_busy});
 
-    const std::string header =
-        wrapped("", printable(std::filesystem::path(o.model).filename().string())) +
-        wrapped("", device.info().description) +
-        wrapped("", fmt::format("levers: {}; ceilings measured {}{}", levers.to_string(),
-                                when(ceilings.measured_at, seconds_since_1970()),
-                                ceilings.contended.empty() ? "" : ", contended: " + ceilings.contended));
-    if (!o.json) write_out(header);
-    nlohmann::ordered_json out = {{"model", std::filesystem::path(o.model).filename().string()},
-                                  {"model_filename", o.model},
-                                  {"device", device.info().description},
-                                  {"levers", levers.to_string()},
-                                  {"ceilings", as_json(ceilings)},
-                                  {"phases", nlohmann::ordered_json::array()}};
+    begin(e);
     for (const PhaseOptions &w : wanted) {
         if (w.depth > 0) side.fill(w.depth);
-        Phase phase = explain_phase(side, ceilings.figures, w);
+        Phase phase = explain_phase(side, e.ceilings.figures, w);
         if (phase.contended.empty()) phase.contended = busy;
-        if (o.json)
+        emit(e, phase);
+    }
+    return e;
+}
+
+namespace {
+
+void print_explained(const ExplainOptions &o, bool json) {
+    nlohmann::ordered_json out;
+    const auto begin = [&](const Explained &e) {
+        const std::string device = e.model->devices()[0]->info().description;
+        const std::string name = std::filesystem::path(o.model).filename().string();
+        out = {{"model", name},
+               {"model_filename", o.model},
+               {"device", device},
+               {"levers", e.levers.to_string()},
+               {"ceilings", as_json(e.ceilings)},
+               {"phases", nlohmann::ordered_json::array()}};
+        if (json) return;
+        const std::string contended = e.ceilings.contended.empty() ? "" : ", contended: " + e.ceilings.contended;
+        write_out(wrapped("", printable(name)) + wrapped("", device) +
+                  wrapped("", fmt::format("levers: {}; ceilings measured {}{}", e.levers.to_string(),
+                                          when(e.ceilings.measured_at, seconds_since_1970()), contended)));
+    };
+    explain(o, begin, [&](const Explained &e, const Phase &phase) {
+        if (json)
             out["phases"].push_back(as_json(phase));
         else
-            write_out("\n" + to_string(phase, ceilings));
-    }
-    if (o.json)
+            write_out("\n" + to_string(phase, e.ceilings));
+    });
+    if (json)
         write_out(out.dump(2) + "\n");
     else
         write_out(
@@ -99,36 +130,12 @@ void explain(const Options &o) {
 }  // namespace
 
 void add_explain(CLI::App &app) {
-    auto o = std::make_shared<Options>();
+    auto o = std::make_shared<ExplainOptions>();
+    auto json = std::make_shared<bool>(false);
     CLI::App *cmd = app.add_subcommand("explain", "Say why a model runs as fast as it does, and what would help");
-    cmd->add_option("-m,--model,model", o->model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
-    cmd->add_option("-t,--threads", o->threads, "CPU threads (default: what affinity and cgroup grant)")
-        ->check(positive_number());
-    cmd->add_option("-p,--prompt", o->prompt, "Tokens of the prompt; 0: none")
-        ->check(CLI::Range(0U, 1U << 30))
-        ->capture_default_str();
-    cmd->add_option("-n,--answer", o->answer, "Steps of one token; 0: none")
-        ->check(CLI::Range(0U, 1U << 30))
-        ->capture_default_str();
-    CLI::Option *depth = cmd->add_option("-d,--depth", o->depth,
-                                         "Positions before the answer in the last phase, less where the model's "
-                                         "context is short; 0: leave it out")
-                             ->check(CLI::Range(0U, 1U << 30))
-                             ->capture_default_str();
-    cmd->add_option("-b,--batch", o->batch, "Most tokens in one step")->check(positive_number())->capture_default_str();
-    cmd->add_option("--kv", o->kv, "Type of the KV state")
-        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
-        ->capture_default_str();
-    cmd->add_option("--lever", o->lever_texts, "Switch levers, as in `ridge run`")
-        ->allow_extra_args(false)
-        ->type_name("LIST");
-    cmd->add_flag("--measure", o->measure, "Measure the device's ceilings again");
-    cmd->add_flag("--force", o->force, "Measure a busy machine too, and mark what is measured");
-    cmd->add_flag("--json", o->json, "Print as JSON");
-    cmd->callback([o, depth] {
-        o->depth_given = depth->count() > 0;
-        explain(*o);
-    });
+    add_explain_options(*cmd, *o);
+    cmd->add_flag("--json", *json, "Print as JSON");
+    cmd->callback([o, json] { print_explained(*o, *json); });
 }
 
 }  // namespace ridge

@@ -41,6 +41,7 @@ int run(int argc, char **argv) {
     ridge::add_bench(app);
     ridge::add_ab(app);
     ridge::add_explain(app);
+    ridge::add_report(app);
     ridge::add_synth(app);
     try {
         app.parse(argc, argv);
