@@ -13,9 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-class Devices : public testing::Test {
+class DevicesMeasured : public testing::Test {
   protected:
-    ~Devices() override { fs::remove_all(cache_); }
+    ~DevicesMeasured() override { fs::remove_all(cache_); }
     Result devices(std::vector<std::string> args) {
         args.insert(args.begin(), "devices");
         return ridge(args, {.env = {{"XDG_CACHE_HOME", cache_.string()}}});
@@ -23,7 +23,7 @@ class Devices : public testing::Test {
     fs::path cache_ = fs::temp_directory_path() / ("ridge_devices_" + std::to_string(getpid()));
 };
 
-TEST_F(Devices, NothingIsClaimedThatWasNotMeasured) {
+TEST_F(DevicesMeasured, NothingIsClaimedThatWasNotMeasured) {
     const Result r = devices({"-t", "1"});
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_NE(r.out.find("not measured yet; `ridge devices --measure -t 1`"), std::string::npos) << r.out;
@@ -31,7 +31,7 @@ TEST_F(Devices, NothingIsClaimedThatWasNotMeasured) {
     EXPECT_EQ(devices({"--force"}).code, 2) << "nothing to force";
 }
 
-TEST_F(Devices, WhatIsMeasuredIsKeptUnlessTheMachineIsBusy) {
+TEST_F(DevicesMeasured, WhatIsMeasuredIsKeptUnlessTheMachineIsBusy) {
     const Result measured = devices({"-t", "1", "--measure", "--force", "--json"});
     ASSERT_EQ(measured.code, 0) << measured.err;
     const Json ceilings = Json::parse(measured.out)[0]["ceilings"];
