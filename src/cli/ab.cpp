@@ -7,7 +7,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +31,6 @@ struct Options {
     std::vector<Lever> levers;  // to compare
     LeverSet base = LeverSet::none();
     BenchForm form() const { return json ? BenchForm::json : csv ? BenchForm::csv : BenchForm::table; }
-    DType kv_type() const { return kv == "f32" ? DType::f32 : kv == "q8_0" ? DType::q8_0 : DType::f16; }
 };
 
 void resolve(Options &o) {
@@ -72,30 +70,10 @@ std::string command_of(const Options &o) {
            fmt::format(" -b {} -t {} --seconds {}{}", o.ab.batch, o.threads, o.ab.seconds, o.force ? " --force" : "");
 }
 
-// The model, once for each kind of memory that its weights are wanted in.
-class Loads {
-  public:
-    explicit Loads(const Options &o) : o_(o) {}
-    Model &for_levers(LeverSet l) {
-        std::unique_ptr<Model> &model = loaded_[pages_of(l)];
-        if (!model)
-            model = open_loaded(o_.model, {.kv_type = o_.kv_type(), .threads = o_.threads, .tokenizer = false},
-                                pages_of(l));
-        return *model;
-    }
-
-  private:
-    const Options &o_;
-    std::map<gguf::Pages, std::unique_ptr<Model>> loaded_;
-};
-
 void run(const Options &o) {
     AbHeader header;
-    header.busy = observe(0.3).reason();
-    if (!header.busy.empty() && !o.force)
-        fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every row",
-             header.busy);
-    Loads loads(o);
+    header.busy = observe_quiet(o.force, "every row").reason();
+    Loads loads(o.model, {.kv_type = kv_type_of(o.kv), .threads = o.threads, .tokenizer = false});
     Model &model = loads.for_levers(o.base);
     header.machine = cpu::read_topology().model;
     header.device = model.devices()[0]->info().description;

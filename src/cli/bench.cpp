@@ -3,8 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,7 +44,7 @@ void resolve(Options &o) {
         fail(ErrorKind::usage, "either --op OP measures kernel rows, or -m FILE a whole model");
     if (!o.op.empty() && !o.trace.empty()) fail(ErrorKind::usage, "--trace is for models (-m), not for kernel rows");
     o.kernel.when_busy = o.model.when_busy = o.when_busy();
-    o.kernel.kv = o.kv == "f32" ? DType::f32 : o.kv == "q8_0" ? DType::q8_0 : DType::f16;
+    o.kernel.kv = kv_type_of(o.kv);
     if (!o.depths.empty()) o.kernel.depths = o.model.depths = o.depths;
 
     o.kernel.op = o.op;
@@ -69,12 +67,9 @@ void resolve(Options &o) {
 // Refuses a machine that is busy, or notes by what; then measures what it can do at most.
 BenchHeader prepare(const Options &o, bool own_time) {
     BenchHeader h;
-    const Contention before = observe(0.3);
+    const Contention before = observe_quiet(o.force, "every row");
     h.busy = before.reason();
     h.clock_before = before.clock_before;
-    if (!h.busy.empty() && !o.force)
-        fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every row",
-             h.busy);
     h.device = open_backend("cpu", {.threads = o.threads})->info().description;
     h.clock = own_time ? "processor time of the thread" : "wall time";
     // Not those that `ridge devices` keeps: shares are of what the machine can do in this very minute, since clocks and
@@ -104,20 +99,10 @@ void bench_models(Options &o) {
     const bench::Roof roof = roof_of(header.ceilings);
     ModelTable table(o.form(), std::move(header), roof);
     for (const std::string &path : o.models) {
-        std::map<gguf::Pages, std::unique_ptr<Model>> loaded;
-        double load_seconds = 0;
+        Loads loads(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false});
         o.model.sides.clear();
-        for (const LeverSet &l : o.levers) {
-            std::unique_ptr<Model> &model = loaded[pages_of(l)];
-            if (!model) {
-                const auto start = std::chrono::steady_clock::now();
-                model =
-                    open_loaded(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false}, pages_of(l));
-                load_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-            }
-            o.model.sides.push_back({model.get(), l});
-        }
-        table.begin_model(*o.model.sides[0].model, path, load_seconds);
+        for (const LeverSet &l : o.levers) o.model.sides.push_back({&loads.for_levers(l), l});
+        table.begin_model(*o.model.sides[0].model, path, loads.seconds());
         if (trace)
             o.model.trace = [&](const bench::ModelResult &r, const Engine &engine, const TraceKeeper &kept) {
                 const std::string title = fmt::format("{} {}, levers {}", path, r.test(), r.levers.to_string());

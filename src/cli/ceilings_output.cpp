@@ -34,20 +34,13 @@ std::string figures_text(const DeviceCeilings &c, std::string_view indent) {
 }
 
 nlohmann::ordered_json as_json(const DeviceCeilings &c) {
-    nlohmann::ordered_json figures = nlohmann::ordered_json::array();
-    for (const CeilingFigure &f : c.figures.list)
-        figures.push_back({{"name", f.name},
-                           {"unit", f.unit},
-                           {"value", f.value},
-                           {"workers", f.workers},
-                           {"launch_bytes", f.launch_bytes}});
     return {{"measured_at", c.measured_at},
             {"measured", when(c.measured_at, seconds_since_1970())},
             {"workers", c.key.workers},
             {"driver", c.key.driver},
             {"instructions", c.figures.instructions},
             {"contended", c.contended},
-            {"figures", std::move(figures)}};
+            {"figures", as_json(c.figures)}};
 }
 
 }  // namespace ridge

@@ -65,12 +65,9 @@ Explained explain(const ExplainOptions &o, const std::function<void(const Explai
     e.levers = LeverSet::from_environment();
     for (const std::string &l : o.lever_texts) e.levers = e.levers.edited(l, "--lever");
     if (o.prompt == 0 && o.answer == 0) fail(ErrorKind::usage, "there is nothing to explain: -p and -n are 0");
-    const std::string busy = observe(0.3).reason();
-    if (!busy.empty() && !o.force)
-        fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks every phase",
-             busy);
-    const DType kv = o.kv == "f32" ? DType::f32 : o.kv == "q8_0" ? DType::q8_0 : DType::f16;
-    e.model = open_loaded(o.model, {.kv_type = kv, .threads = o.threads, .tokenizer = false}, pages_of(e.levers));
+    const std::string busy = observe_quiet(o.force, "every phase").reason();
+    e.model = open_loaded(o.model, {.kv_type = kv_type_of(o.kv), .threads = o.threads, .tokenizer = false},
+                          pages_of(e.levers));
     e.ceilings = ceilings_of(*e.model->devices()[0], o);
 
     const uint32_t trained = e.model->hparams().context_length, longest = std::max(o.prompt, o.answer);

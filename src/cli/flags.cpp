@@ -55,8 +55,12 @@ void add_tokenizer_flags(CLI::App &cmd, std::string &pre_tokenizer, std::string 
     tokenizer->needs(needs);
 }
 
+DType kv_type_of(const std::string &text) {
+    return text == "f32" ? DType::f32 : text == "q8_0" ? DType::q8_0 : DType::f16;
+}
+
 void ModelFlags::resolve() {
-    open.kv_type = kv == "f32" ? DType::f32 : kv == "q8_0" ? DType::q8_0 : DType::f16;
+    open.kv_type = kv_type_of(kv);
     session.levers = LeverSet::from_environment();
     for (const std::string &l : levers) session.levers = session.levers.edited(l, "--lever");
 }

@@ -35,6 +35,9 @@ std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd);
 // --pre and --tokenizer: what overrides the file, as vocabulary_from_gguf takes it.
 void add_tokenizer_flags(CLI::App &cmd, std::string &pre_tokenizer, std::string &family, CLI::Option *needs = nullptr);
 
+// What --kv names: f16, f32 or q8_0. Precondition: one of them.
+DType kv_type_of(const std::string &text);
+
 // A whole number that fits 32 bits and is not 0.
 CLI::Validator positive_number();
 

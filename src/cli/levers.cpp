@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "backend/cpu/topology.h"
@@ -41,16 +39,11 @@ using bench::LeverResult;
 
 Catalog read_catalog(const std::vector<std::string> &files) {
     std::vector<LeverResult> all;
-    const auto add = [&](std::string_view json, std::string_view where) {
-        for (LeverResult &r : bench::read_results(json, where)) all.push_back(std::move(r));
+    const auto add = [&](std::vector<LeverResult> some) {
+        for (LeverResult &r : some) all.push_back(std::move(r));
     };
-    for (const CommittedResult &c : committed_results()) add(c.json, c.path);
-    for (const std::string &path : files) {
-        std::ifstream in(path);
-        const std::string text(std::istreambuf_iterator<char>(in), {});
-        if (!in || text.empty()) fail(ErrorKind::file, "{}: cannot be read", path);
-        add(text, path);
-    }
+    for (const CommittedResult &c : committed_results()) add(bench::read_results(c.json, c.path));
+    for (const std::string &path : files) add(bench::read_results_file(path));
     return bench::make_catalog(std::move(all));
 }
 

@@ -1,5 +1,7 @@
 #include "cli/load.h"
 
+#include <chrono>
+
 #include "cli/terminal.h"
 #include "core/error.h"
 
@@ -16,6 +18,24 @@ std::unique_ptr<Model> open_loaded(const std::string &path, const OpenOptions &o
     Progress progress("loading", "MB", 1e6);
     model->file().prefetch([&](uint64_t done, uint64_t total) { return progress.show(done, total), true; }, pages);
     return model;
+}
+
+Contention observe_quiet(bool force, std::string_view marks) {
+    Contention c = observe(0.3);
+    if (const std::string busy = c.reason(); !busy.empty() && !force)
+        fail(ErrorKind::limit, "the machine is not quiet: {}; --force measures all the same and marks {}", busy, marks);
+    return c;
+}
+
+Model &Loads::for_levers(const LeverSet &levers) {
+    const gguf::Pages pages = pages_of(levers);
+    std::unique_ptr<Model> &model = loaded_[pages];
+    if (!model) {
+        const auto start = std::chrono::steady_clock::now();
+        model = open_loaded(path_, options_, pages);
+        seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    return *model;
 }
 
 }  // namespace ridge

@@ -1,9 +1,12 @@
 // A model file opened for measurements: its weights in memory before anything is timed.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "measure/quiet.h"
 #include "runtime/model.h"
 
 namespace ridge {
@@ -12,5 +15,23 @@ namespace ridge {
 // own. Weights that do not fit the free memory stay on the disk. Throws as Model::open, and Error{limit} where pages of
 // its own do not fit.
 std::unique_ptr<Model> open_loaded(const std::string &path, const OpenOptions &options, gguf::Pages pages);
+
+// What others do to the machine now. Throws Error{limit} where it is not quiet, unless `force`; `marks` is what is
+// marked then: "every row".
+Contention observe_quiet(bool force, std::string_view marks);
+
+// A model file, once for each kind of memory that its weights are wanted in.
+class Loads {
+  public:
+    Loads(std::string path, OpenOptions options) : path_(std::move(path)), options_(std::move(options)) {}
+    Model &for_levers(const LeverSet &levers);
+    double seconds() const { return seconds_; }  // that loading took
+
+  private:
+    std::string path_;
+    OpenOptions options_;
+    std::map<gguf::Pages, std::unique_ptr<Model>> loaded_;
+    double seconds_ = 0;
+};
 
 }  // namespace ridge

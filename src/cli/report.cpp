@@ -5,7 +5,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "cli/explain_phases.h"
 #include "cli/flags.h"
@@ -23,12 +22,6 @@ struct Options {
     std::string out;
     std::vector<std::string> ab_files;
 };
-
-std::string text_of(const std::string &path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) fail(ErrorKind::file, "{}: cannot be opened", path);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
 
 report::Phase phase_of(const Phase &p) {
     report::Phase to;
@@ -57,9 +50,9 @@ std::vector<report::SizePoint> sizes_of(Backend &device, const LeverSet &levers,
     for (uint32_t n = 32; n <= 131072; n *= 4) {
         bench::KernelOptions o;
         o.op = "contract", o.formats = {Format::Q8_0}, o.tokens = {1}, o.n = n, o.k = k, o.levers = levers;
-        o.seconds = 0.2, o.when_busy = when_busy;
+        o.planned_only = true, o.seconds = 0.2, o.when_busy = when_busy;
         bench::bench_kernels(device, o, [&](const bench::KernelResult &r) {
-            if (r.planned) points.push_back({r.bytes, r.bytes_per_second()});
+            points.push_back({r.bytes, r.bytes_per_second()});
         });
     }
     return points;
@@ -81,7 +74,7 @@ std::string command_of(const Options &o) {
 void write_report(const Options &o) {
     report::Page page;
     for (const std::string &path : o.ab_files)
-        for (const bench::LeverResult &r : bench::read_results(text_of(path), path)) {
+        for (const bench::LeverResult &r : bench::read_results_file(path)) {
             page.comparisons.push_back({r.lever, r.test + ", " + std::filesystem::path(r.model).stem().string(),
                                         r.speedup, r.low, r.high, r.is_predicted && !r.at_most ? r.predicted : 0,
                                         r.noise, r.verdict});

@@ -11,34 +11,8 @@
 namespace ridge {
 namespace {
 
-// The operands that decide which rows fit: formats of the matrices, and the type of the activations they meet.
-struct Operands {
-    const Program &p;
-    FormatSet formats{};
-    DType input = DType::f32;
-    std::string format_names{};
-
-    Operands(const Program &program, const Op &op) : p(program) {
-        if (const Embed *e = std::get_if<Embed>(&op)) add(e->table);
-        if (const Contract *c = std::get_if<Contract>(&op)) {
-            input = p.value(c->x).type;
-            for (uint32_t b = 0; b < c->n_banks; b++) add(c->banks[b].weight);
-        }
-        if (const GateUp *g = std::get_if<GateUp>(&op)) {
-            input = p.value(g->x).type;
-            add(g->gate), add(g->up);
-        }
-    }
-    void add(WeightId w) {
-        const FormatInfo &f = info(p.weight(w).format);
-        if (formats.has(f.id)) return;
-        formats = formats | FormatSet{f.id};
-        format_names += (format_names.empty() ? "" : "+") + std::string(f.name);
-    }
-};
-
-std::string why_not(const Kernel &k, const Program &p, const Op &op, const Operands &operands, const Backend &device,
-                    uint32_t tokens) {
+std::string why_not(const Kernel &k, const Program &p, const Op &op, const MatrixOperands &operands,
+                    const Backend &device, uint32_t tokens) {
     if (k.input != operands.input)
         return fmt::format("reads {} activations, these are {}", name(k.input), name(operands.input));
     if (!operands.formats.empty() && (k.formats | operands.formats) != k.formats)
@@ -92,7 +66,7 @@ struct Lifetimes {
 
 std::vector<const Kernel *> legal_rows(const Program &p, const Op &op, const Backend &device, uint32_t tokens,
                                        std::vector<Rejection> *rejected) {
-    const Operands operands(p, op);
+    const MatrixOperands operands = matrices_of(p, op);
     std::vector<const Kernel *> legal;
     for (const Kernel &k : device.kernels()) {
         if (k.op != op.index()) continue;
@@ -120,7 +94,7 @@ Plan make_plan(const Program &p, std::span<Backend *const> devices, uint32_t tok
                 std::string reasons;
                 for (const Rejection &r : choice.rejected) reasons += fmt::format("\n  {}: {}", r.kernel->name, r.why);
                 fail(ErrorKind::unsupported, "device {} has no kernel for {} ({}) with {} tokens{}", device.info().name,
-                     describe(p, n), Operands(p, n.op).format_names, tokens,
+                     describe(p, n), matrices_of(p, n.op).format_names, tokens,
                      reasons.empty() ? "; it has no row for this operation" : reasons);
             }
             choice.chosen = legal.front();
@@ -214,10 +188,9 @@ std::string explain(const Program &p, const Plan &plan, std::span<Backend *const
             continue;
         }
         const Cost cost = ridge::cost(p, n.op, {.tokens = plan.tokens, .outputs = 1});
-        const Operands operands(p, n.op);
         std::string line =
             fmt::format("{:8} {:12} {:12} {:32} {:>9.1f} kB {:>10.2f} Mflop\n", device, op_name(c.chosen->op),
-                        operands.format_names, c.chosen->name, cost.bytes() / 1e3, cost.flops / 1e6);
+                        matrices_of(p, n.op).format_names, c.chosen->name, cost.bytes() / 1e3, cost.flops / 1e6);
         for (const Rejection &r : c.rejected) line += fmt::format("          not {}: {}\n", r.kernel->name, r.why);
         if (!told.insert(line).second) {
             repeats++;

@@ -255,6 +255,26 @@ struct Printer {
 
 }  // namespace
 
+MatrixOperands matrices_of(const Program &p, const Op &op) {
+    MatrixOperands m;
+    const auto add = [&](WeightId w) {
+        const FormatInfo &f = info(p.weight(w).format);
+        if (m.formats.has(f.id)) return;
+        m.formats = m.formats | FormatSet{f.id};
+        m.format_names += (m.format_names.empty() ? "" : "+") + std::string(f.name);
+    };
+    if (const Embed *e = std::get_if<Embed>(&op)) add(e->table);
+    if (const Contract *c = std::get_if<Contract>(&op)) {
+        m.input = p.value(c->x).type;
+        for (uint32_t b = 0; b < c->n_banks; b++) add(c->banks[b].weight);
+    }
+    if (const GateUp *g = std::get_if<GateUp>(&op)) {
+        m.input = p.value(g->x).type;
+        add(g->gate), add(g->up);
+    }
+    return m;
+}
+
 void check(const Program &p) { Checker(p).check_all(); }
 
 std::string to_string(const Program &p) {

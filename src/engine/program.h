@@ -51,6 +51,14 @@ inline size_t rows_of(const Value &v, uint32_t tokens, uint32_t outputs) {
     return size_t{v.rows == Rows::tokens ? tokens : outputs} * v.per_row;
 }
 
+// The matrices that an operation reads (embed, contract, gate_up) and the type of the activations that they meet.
+struct MatrixOperands {
+    FormatSet formats;
+    std::string format_names;  // each once: "Q4_K+Q6_K"
+    DType input = DType::f32;
+};
+MatrixOperands matrices_of(const Program &p, const Op &op);
+
 // Checks that every operand exists, has the shape and type its operation demands, is written before it is read and
 // written once, and that operands live on their node's device (copies excepted). Throws std::logic_error naming node
 // and operand: a program is ours, so a bad one is a bug.

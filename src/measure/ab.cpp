@@ -27,11 +27,6 @@ constexpr std::array<std::array<size_t, 3>, 6> kOrders = {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-void run_phase(Side &s, const AbPhase &p) {
-    s.evaluate(p.depth, p.prompt);
-    for (uint32_t i = 0; i < p.answer; i++) s.evaluate(p.depth + i, 1);
-}
-
 // Calls `each` with the logits of both sides, position by position.
 template <class F>
 void for_logits(Side &a, Side &b, uint32_t position, uint32_t tokens, F &&each) {
@@ -59,16 +54,10 @@ void refuse_other_placement(const ModelSide &off, const ModelSide &on) {
 
 }  // namespace
 
-std::string AbPhase::test() const {
-    std::string text = prompt > 0 ? fmt::format("pp{}", prompt) : fmt::format("tg{}", answer);
-    if (depth > 0) text += fmt::format(" @ d{}", depth);
-    return text;
-}
-
 std::vector<AbPhase> AbOptions::phases() const {
     std::vector<AbPhase> list;
-    if (prompt > 0) list.push_back({prompt, 0, depth});
-    if (answer > 0) list.push_back({0, answer, depth});
+    if (prompt > 0) list.push_back({{prompt, 0, depth}});
+    if (answer > 0) list.push_back({{0, answer, depth}});
     return list;
 }
 
@@ -139,9 +128,9 @@ void ab(const AbOptions &options, Lever lever, std::array<Side *, 3> sides,
         r.levers_a = sides[0]->levers(), r.levers_b = sides[1]->levers();
         double unit = 0;  // seconds of a phase, once, warm
         for (Side *s : sides) {
-            run_phase(*s, phase);
+            s->run(phase);
             const double start = now();
-            run_phase(*s, phase);
+            s->run(phase);
             unit = std::max(unit, now() - start);
         }
         if (lever == Lever::none)
@@ -158,7 +147,7 @@ void ab(const AbOptions &options, Lever lever, std::array<Side *, 3> sides,
                 s->seed(round + 1);
                 s->evaluate(phase.depth, 1);  // this engine's threads and memory are there again
                 const double start = now();
-                for (uint32_t n = 0; n < repeats; n++) run_phase(*s, phase);
+                for (uint32_t n = 0; n < repeats; n++) s->run(phase);
                 return now() - start;
             };
         const AbRounds rounds = interleave(blocks, options.seconds, options.when_busy, phase.test());

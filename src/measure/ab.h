@@ -18,14 +18,9 @@
 
 namespace ridge::bench {
 
-// What a block does: a prompt at once, or single tokens; one of the two is 0.
-struct AbPhase {
-    uint32_t prompt = 0, answer = 0, depth = 0;
-
-    uint32_t tokens() const { return prompt + answer; }
-    uint32_t end() const { return depth + tokens(); }
+// What a block does.
+struct AbPhase : ModelTest {
     uint32_t step_tokens(uint32_t batch) const { return prompt > 0 ? std::min(prompt, batch) : 1; }
-    std::string test() const;  // "pp128", "tg16 @ d8192", as bench says
     std::string_view name() const { return prompt > 0 ? "prefill" : depth > 0 ? "decode at depth" : "decode"; }
 };
 

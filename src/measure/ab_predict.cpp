@@ -37,9 +37,9 @@ std::string signature(const Program &p, const Choice &c) {
 std::vector<uint32_t> matrix_nodes(const Program &p, bool experts_only) {
     std::vector<uint32_t> nodes;
     for (uint32_t i = 0; i < p.nodes.size(); i++) {
-        const Contract *c = std::get_if<Contract>(&p.nodes[i].op);
-        const GateUp *g = std::get_if<GateUp>(&p.nodes[i].op);
-        if ((c || g) && (!experts_only || (c ? c->ids : g->ids) != kNone)) nodes.push_back(i);
+        const Op &op = p.nodes[i].op;
+        const bool reads_matrix = std::holds_alternative<Contract>(op) || std::holds_alternative<GateUp>(op);
+        if (reads_matrix && (!experts_only || expert_ids(op) != kNone)) nodes.push_back(i);
     }
     return nodes;
 }

@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "measure/bench_stats.h"
+#include "measure/model_side.h"
 #include "measure/quiet.h"
 #include "measure/trace_summary.h"
 #include "runtime/model.h"
@@ -39,6 +40,7 @@ struct KernelOptions {
     std::vector<uint32_t> depths{512};                  // positions before the first token
     DType kv = DType::f16;
     std::string row;                         // pattern with *; without one, a part of the name; empty: every row
+    bool planned_only = false;               // of those the one that a plan takes
     bool every_input = false;                // rows that read f32 beside those that read quantised activations
     bool small_pages = false;                // weights on pages of 4 KiB, as a mapped file may have them
     LeverSet levers = LeverSet::defaults();  // of the launches; rows whose lever is off are measured all the same
@@ -98,8 +100,7 @@ struct ModelBenchOptions {
     std::function<void(const ModelResult &, const Engine &, const TraceKeeper &)> trace;
 };
 
-struct ModelResult {
-    uint32_t prompt = 0, answer = 0, depth = 0;  // one of the first two is 0
+struct ModelResult : ModelTest {
     LeverSet levers = LeverSet::none();
     Samples rate;  // tokens per second
     // Per token: bytes of weights and KV state that must be read, multiply-adds of int8 and of f32.
@@ -107,8 +108,6 @@ struct ModelResult {
     double clock = 0;  // of the fastest processor when it had been measured, Hz; 0: not known
     std::string contended;
 
-    uint32_t tokens() const { return prompt + answer; }
-    std::string test() const;  // "pp512", "tg128 @ d8192", as llama-bench calls them
     // Of the time per token, the share that the roof's bandwidth, or its arithmetic, needs; 0 where it is not known.
     double read_share(const Roof &r) const { return r.read > 0 ? bytes * rate.median() / r.read : 0; }
     double compute_share(const Roof &r) const {

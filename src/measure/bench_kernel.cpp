@@ -79,7 +79,7 @@ class Point {
         per_chunk_ = static_cast<uint32_t>(std::ceil(all / n_chunks_));
         const Kernel *planned = problem_.planned();
         for (const Kernel *k : problem_.rows()) {
-            if (!matches(options.row, k->name)) continue;
+            if (!matches(options.row, k->name) || (options.planned_only && k != planned)) continue;
             Variant v{k, {}, {}};
             v.result.row = k->name;
             v.result.point = options.op == "attention" ? fmt::format("{} deep", depth) : info(format).name;

@@ -14,13 +14,8 @@
 namespace ridge::bench {
 namespace {
 
-struct Test {
-    uint32_t prompt = 0, answer = 0, depth = 0;
-    uint32_t end() const { return depth + prompt + answer; }
-};
-
-std::vector<Test> tests_of(const ModelBenchOptions &o) {
-    std::vector<Test> list;
+std::vector<ModelTest> tests_of(const ModelBenchOptions &o) {
+    std::vector<ModelTest> list;
     for (const uint32_t d : o.depths) {
         for (const uint32_t p : o.prompts)
             if (p > 0) list.push_back({p, 0, d});
@@ -41,10 +36,8 @@ StepCost cost_of_step(const Program &p, uint32_t position, uint32_t tokens, bool
     for (const Node &n : p.nodes) {
         const Cost c = cost(p, n.op, count);
         sum.bytes += c.weight_bytes;
-        if (const Contract *o = std::get_if<Contract>(&n.op))
-            (p.value(o->x).type == DType::f32 ? sum.f32 : sum.int8) += c.flops / 2;
-        if (const GateUp *o = std::get_if<GateUp>(&n.op))
-            (p.value(o->x).type == DType::f32 ? sum.f32 : sum.int8) += c.flops / 2;
+        if (std::holds_alternative<Contract>(n.op) || std::holds_alternative<GateUp>(n.op))
+            (matrices_of(p, n.op).input == DType::f32 ? sum.f32 : sum.int8) += c.flops / 2;
         const Attention *a = std::get_if<Attention>(&n.op);
         if (!a) continue;
         const auto seen = [a](uint32_t positions, uint32_t window) {
@@ -59,18 +52,17 @@ StepCost cost_of_step(const Program &p, uint32_t position, uint32_t tokens, bool
     return sum;
 }
 
-void warm_up(Side &s, const Test &t) { s.evaluate(t.depth, t.prompt > 0 ? t.prompt : 1); }
+void warm_up(Side &s, const ModelTest &t) { s.evaluate(t.depth, t.prompt > 0 ? t.prompt : 1); }
 
 // Tokens per second.
-double measure(Side &s, const Test &t) {
+double measure(Side &s, const ModelTest &t) {
     const auto start = std::chrono::steady_clock::now();
-    s.evaluate(t.depth, t.prompt);
-    for (uint32_t i = 0; i < t.answer; i++) s.evaluate(t.depth + i, 1);
+    s.run(t);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    return (t.prompt + t.answer) / took.count();
+    return t.tokens() / took.count();
 }
 
-TraceKeeper trace(Side &s, const Test &t) {
+TraceKeeper trace(Side &s, const ModelTest &t) {
     TraceKeeper kept;
     s.trace_to(&kept);
     measure(s, t);
@@ -78,7 +70,7 @@ TraceKeeper trace(Side &s, const Test &t) {
     return kept;
 }
 
-StepCost cost_per_token(const Side &s, const Test &t) {
+StepCost cost_per_token(const Side &s, const ModelTest &t) {
     StepCost sum;
     const auto add = [&](uint32_t position, uint32_t tokens, bool wants_logits) {
         const StepCost c = cost_of_step(s.engine().program(), position, tokens, wants_logits);
@@ -88,12 +80,12 @@ StepCost cost_per_token(const Side &s, const Test &t) {
     for (uint32_t done = 0; done < t.prompt; done += batch)
         add(t.depth + done, std::min(batch, t.prompt - done), done + batch >= t.prompt);
     for (uint32_t i = 0; i < t.answer; i++) add(t.depth + i, 1, true);
-    const double tokens = t.prompt + t.answer;
+    const double tokens = t.tokens();
     return {sum.bytes / tokens, sum.int8 / tokens, sum.f32 / tokens};
 }
 
 // A round is every side once. One that others disturbed does not count, but is taken again.
-void measure_rounds(std::vector<Side> &sides, const Test &t, const ModelBenchOptions &o,
+void measure_rounds(std::vector<Side> &sides, const ModelTest &t, const ModelBenchOptions &o,
                     std::vector<ModelResult> &results) {
     unsigned disturbed = 0;
     for (unsigned r = 0; r < o.repeats;) {
@@ -123,27 +115,21 @@ void measure_rounds(std::vector<Side> &sides, const Test &t, const ModelBenchOpt
 
 }  // namespace
 
-std::string ModelResult::test() const {
-    std::string name = prompt > 0 ? fmt::format("pp{}", prompt) : fmt::format("tg{}", answer);
-    if (depth > 0) name += fmt::format(" @ d{}", depth);
-    return name;
-}
-
 void bench_model(const ModelBenchOptions &options, const std::function<void(const ModelResult &)> &emit) {
-    const std::vector<Test> tests = tests_of(options);
+    const std::vector<ModelTest> tests = tests_of(options);
     if (tests.empty()) fail(ErrorKind::usage, "there is nothing to measure: -p and -n are 0");
     uint32_t context = 0, depth = 0;
-    for (const Test &t : tests) context = std::max(context, t.end()), depth = std::max(depth, t.depth);
+    for (const ModelTest &t : tests) context = std::max(context, t.end()), depth = std::max(depth, t.depth);
     std::vector<Side> sides;
     sides.reserve(options.sides.size());
     for (const ModelSide &s : options.sides) sides.emplace_back(*s.model, s.levers, context, options.batch).fill(depth);
-    for (const Test &t : tests) {
+    for (const ModelTest &t : tests) {
         std::vector<ModelResult> results;
         for (Side &s : sides) {
             warm_up(s, t);
             const StepCost c = cost_per_token(s, t);
-            ModelResult r;
-            r.prompt = t.prompt, r.answer = t.answer, r.depth = t.depth, r.levers = s.levers();
+            ModelResult r{t};
+            r.levers = s.levers();
             r.bytes = c.bytes, r.int8 = c.int8, r.f32 = c.f32;
             results.push_back(std::move(r));
         }

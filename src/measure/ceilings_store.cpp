@@ -26,14 +26,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kKind = "ridge ceilings";
 constexpr std::streamsize kMostBytes = 1 << 20;
 
-Json as_json(const DeviceCeilings &c) {
-    Json figures = Json::array();
-    for (const CeilingFigure &f : c.figures.list)
-        figures.push_back({{"name", f.name},
-                           {"unit", f.unit},
-                           {"value", f.value},
-                           {"workers", f.workers},
-                           {"launch_bytes", f.launch_bytes}});
+Json file_of(const DeviceCeilings &c) {
     return {{"kind", kKind},
             {"backend", c.key.backend},
             {"device", c.key.device},
@@ -43,7 +36,7 @@ Json as_json(const DeviceCeilings &c) {
             {"method", c.key.method},
             {"measured_at", c.measured_at},
             {"instructions", c.figures.instructions},
-            {"figures", std::move(figures)}};
+            {"figures", as_json(c.figures)}};
 }
 
 // Throws what nlohmann::json throws, or std::runtime_error, for anything that keep() has not written.
@@ -83,6 +76,17 @@ fs::path folder_from(const char *variable) {
 }
 
 }  // namespace
+
+Json as_json(const CeilingFigures &figures) {
+    Json list = Json::array();
+    for (const CeilingFigure &f : figures.list)
+        list.push_back({{"name", f.name},
+                        {"unit", f.unit},
+                        {"value", f.value},
+                        {"workers", f.workers},
+                        {"launch_bytes", f.launch_bytes}});
+    return list;
+}
 
 CeilingKey key_of(const Backend &device) {
     const DeviceInfo i = device.info();
@@ -133,7 +137,7 @@ std::string CeilingStore::keep(const DeviceCeilings &c) const {
     fs::path part = path;
     part += fmt::format(".{}.part", process);
     std::ofstream out(part, std::ios::binary | std::ios::trunc);
-    out << as_json(c).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    out << file_of(c).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
     out.close();
     if (!out) {
         fs::remove(part, error);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -50,6 +51,9 @@ class CeilingStore {
   private:
     std::filesystem::path folder_;
 };
+
+// The figures as the store writes them, and as programs read them.
+nlohmann::ordered_json as_json(const CeilingFigures &figures);
 
 // Measures now. Throws Error{limit} where the machine stays busy and that is to be refused, Error{unsupported} where
 // the backend has no way to measure.

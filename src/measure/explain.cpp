@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <string_view>
 #include <thread>
 
@@ -16,86 +15,33 @@ namespace {
 
 using bench::Side;
 
-// Adds traced steps up, class by class.
-class Sum {
-  public:
-    explicit Sum(const Program &p) : p_(p) {}
-
-    void add(const StepTrace &t) {
-        steps_++;
-        tokens_ += t.count.tokens;
-        launches_ += static_cast<double>(t.launches.size());
-        traced_ += t.wall, overhead_ += t.overhead;
-        times_.wall += std::max(t.wall - t.overhead, 1e-9);
-        times_.workers = std::max(times_.workers, t.workers);
-        times_.barriers += t.barriers, times_.waiting += t.waiting, times_.logits += t.logits;
-        for (const LaunchTrace &l : t.launches) add(t, l);
+// The means over the traced steps.
+void put_into(Phase &phase, const StepsTime &t) {
+    const auto n = static_cast<double>(t.steps);
+    phase.step_tokens = static_cast<double>(t.tokens) / n, phase.launches = static_cast<double>(t.launches) / n;
+    phase.traced = t.wall / n, phase.overhead = t.overhead / n;
+    StepTimes &to = phase.times;
+    to.wall = std::max(phase.traced - phase.overhead, 1e-9), to.workers = t.workers;
+    to.barriers = static_cast<double>(t.barriers) / n, to.waiting = t.waiting / n, to.logits = t.logits / n;
+    to.classes.clear(), phase.rows.clear();
+    for (const ClassTime &c : t.classes) {
+        to.classes.push_back({.name = c.name,
+                              .launches = static_cast<double>(c.launches) / n,
+                              .seconds = c.seconds / n,
+                              .busy = c.busy / n,
+                              .bytes = c.memory / n,
+                              .traffic = c.cost.bytes() / n,
+                              .int8 = c.int8 / n,
+                              .bf16 = c.bf16 / n,
+                              .f32 = c.f32 / n});
+        std::string rows;
+        for (const std::string_view r : c.rows) rows += (rows.empty() ? "" : ", ") + std::string(r);
+        phase.rows.push_back(rows);
     }
-
-    void put_into(Phase &phase) const {
-        const double n = steps_;
-        phase.times = times_;
-        phase.step_tokens = tokens_ / n, phase.launches = launches_ / n;
-        phase.traced = traced_ / n, phase.overhead = overhead_ / n;
-        phase.times.wall /= n, phase.times.barriers /= n, phase.times.waiting /= n, phase.times.logits /= n;
-        for (LaunchClass &c : phase.times.classes)
-            for (double *x : {&c.launches, &c.seconds, &c.busy, &c.bytes, &c.traffic, &c.int8, &c.bf16, &c.f32})
-                *x /= n;
-        std::vector<size_t> order(times_.classes.size());
-        for (size_t i = 0; i < order.size(); i++) order[i] = i;
-        std::stable_sort(order.begin(), order.end(),
-                         [&](size_t a, size_t b) { return times_.classes[a].seconds > times_.classes[b].seconds; });
-        const std::vector<LaunchClass> unsorted = std::move(phase.times.classes);
-        phase.times.classes.clear(), phase.rows.clear();
-        for (const size_t i : order) {
-            phase.times.classes.push_back(unsorted[i]);
-            std::string rows;
-            for (const std::string_view r : rows_[i]) rows += (rows.empty() ? "" : ", ") + std::string(r);
-            phase.rows.push_back(rows);
-        }
-    }
-
-  private:
-    void add(const StepTrace &t, const LaunchTrace &l) {
-        const Op &op = p_.nodes[l.node].op;
-        const StepCount count = t.count_of(p_, l);
-        const Cost k = cost(p_, op, count);
-        const size_t at = class_of(op);
-        LaunchClass &c = times_.classes[at];
-        if (l.kernel != nullptr) rows_[at].insert(l.kernel->name);
-        c.launches++;
-        c.seconds += l.end - l.start, c.busy += l.busy;
-        c.bytes += k.weight_bytes, c.traffic += k.bytes();
-        DType input = DType::f32;
-        if (const Contract *o = std::get_if<Contract>(&op)) input = p_.value(o->x).type;
-        if (const GateUp *o = std::get_if<GateUp>(&op)) input = p_.value(o->x).type;
-        const bool bf16 = l.kernel != nullptr && l.kernel->order == Order::bf16_pairs16;
-        (bf16 ? c.bf16 : input == DType::f32 ? c.f32 : c.int8) += k.flops / 2;
-        if (const Attention *a = std::get_if<Attention>(&op)) {
-            const State &keys = p_.state(a->k_state), &values = p_.state(a->v_state);
-            c.bytes += count.kv_rows *
-                       static_cast<double>(row_bytes(keys.type, keys.cols) + row_bytes(values.type, values.cols));
-        }
-    }
-
-    size_t class_of(const Op &op) {
-        std::string name = class_name(p_, op);
-        const auto found = std::find_if(times_.classes.begin(), times_.classes.end(),
-                                        [&](const LaunchClass &c) { return c.name == name; });
-        if (found != times_.classes.end()) return static_cast<size_t>(found - times_.classes.begin());
-        times_.classes.emplace_back().name = std::move(name);
-        rows_.emplace_back();
-        return times_.classes.size() - 1;
-    }
-
-    const Program &p_;
-    double steps_ = 0, tokens_ = 0, launches_ = 0, traced_ = 0, overhead_ = 0;
-    StepTimes times_;
-    std::vector<std::set<std::string_view>> rows_;  // of each class
-};
+}
 
 // The steps of a phase; each is traced where there is a sum to add it to. Seconds.
-double run_steps(Side &side, const PhaseOptions &o, Sum *sum) {
+double run_steps(Side &side, const PhaseOptions &o, StepsSum *sum) {
     double seconds = 0;
     StepTrace trace;
     const auto step = [&](uint32_t position, uint32_t tokens) {
@@ -112,9 +58,7 @@ double run_steps(Side &side, const PhaseOptions &o, Sum *sum) {
 }
 
 std::string phase_name(const PhaseOptions &o) {
-    std::string text = o.prompt > 0 ? fmt::format("prefill pp{}", o.prompt) : fmt::format("decode tg{}", o.answer);
-    if (o.depth > 0) text += fmt::format(" @ d{}", o.depth);
-    return text;
+    return (o.prompt > 0 ? "prefill " : "decode ") + bench::ModelTest{o.prompt, o.answer, o.depth}.test();
 }
 
 // ---- advice
@@ -254,14 +198,14 @@ Phase explain_phase(Side &side, const CeilingFigures &ceilings, const PhaseOptio
     for (unsigned attempt = 1;; attempt++) {
         QuietWatch watch;
         phase.rate = {};
-        Sum sum(side.engine().program());
+        StepsSum sum(side.engine().program());
         for (unsigned r = 0; r < repeats; r++) {
             phase.rate.add((o.prompt + o.answer) / run_steps(side, o, nullptr));
             run_steps(side, o, &sum);
         }
         phase.contended = watch.lap().reason();
         if (phase.contended.empty() || o.when_busy == WhenBusy::mark) {
-            sum.put_into(phase);
+            put_into(phase, sum.result());
             break;
         }
         if (attempt == kTries)

@@ -1,6 +1,8 @@
 #include "measure/lever_catalog.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -31,6 +33,13 @@ std::vector<LeverResult> read_results(std::string_view json, std::string_view wh
         fail(ErrorKind::file, "{}: not a result of `ridge ab -o`: {}", where, e.what());
     }
     return list;
+}
+
+std::vector<LeverResult> read_results_file(const std::string &path) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    if (!in || text.empty()) fail(ErrorKind::file, "{}: cannot be read", path);
+    return read_results(text, path);
 }
 
 std::vector<const LeverResult *> Catalog::of(std::string_view lever) const {

@@ -24,6 +24,8 @@ struct LeverResult {
 // Results in a document; `where` names it in errors. Throws Error{file} where it is none that `ridge ab` writes.
 std::vector<LeverResult> read_results(std::string_view json, std::string_view where);
 
+std::vector<LeverResult> read_results_file(const std::string &path);
+
 struct Catalog {
     // What is on by default, or helps somewhere.
     std::vector<LeverInfo> kept;

@@ -1,5 +1,7 @@
 #include "measure/model_side.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ridge::bench {
@@ -9,6 +11,17 @@ namespace {
 uint32_t vocabulary_of(const Program &p) { return p.value(p.logits).cols; }
 
 }  // namespace
+
+std::string ModelTest::test() const {
+    std::string text = prompt > 0 ? fmt::format("pp{}", prompt) : fmt::format("tg{}", answer);
+    if (depth > 0) text += fmt::format(" @ d{}", depth);
+    return text;
+}
+
+void Side::run(const ModelTest &test) {
+    evaluate(test.depth, test.prompt);
+    for (uint32_t i = 0; i < test.answer; i++) evaluate(test.depth + i, 1);
+}
 
 Side::Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch)
     : session_(model.session({.context = context, .batch = batch, .levers = levers})),

@@ -6,11 +6,21 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <string>
 
 #include "measure/trace_summary.h"
 #include "runtime/model.h"
 
 namespace ridge::bench {
+
+// What is run: a prompt at once or single tokens, after `depth` positions. One of the first two is 0.
+struct ModelTest {
+    uint32_t prompt = 0, answer = 0, depth = 0;
+
+    uint32_t tokens() const { return prompt + answer; }
+    uint32_t end() const { return depth + tokens(); }
+    std::string test() const;  // "pp512", "tg128 @ d8192", as llama-bench calls them
+};
 
 class Side {
   public:
@@ -30,6 +40,7 @@ class Side {
     void seed(uint32_t value) { random_.seed(value); }
     // `tokens` random tokens from `position` on, in steps of a batch; logits of the last one.
     void evaluate(uint32_t position, uint32_t tokens);
+    void run(const ModelTest &test);
     // From now on `evaluate` is traced into `kept`; nullptr: no more.
     void trace_to(TraceKeeper *kept) { traced_ = kept; }
     // A step of `tokens` random tokens, with the logits of every one or of the last.

@@ -3,23 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace ridge {
 namespace {
-
-// The formats of an operation's matrices, each once.
-struct Formats {
-    const Program &p;
-    std::string text;
-    std::vector<Format> seen;
-    void add(WeightId w) {
-        const Format f = p.weight(w).format;
-        if (std::find(seen.begin(), seen.end(), f) != seen.end()) return;
-        seen.push_back(f);
-        text += (text.empty() ? "" : "+") + std::string(info(f).name);
-    }
-};
 
 struct FirstOut {
     ValueId found = kNone;
@@ -27,58 +13,6 @@ struct FirstOut {
     void out(ValueId v) { found = found == kNone ? v : found; }
     void weight(WeightId) {}
     void state(StateId) {}
-};
-
-// Adds steps of one kind.
-class Sum {
-  public:
-    explicit Sum(const Program &p) : p_(p) {}
-
-    // `host`: between the step before and this one.
-    void add(const StepTrace &t, double host, double keeping) {
-        s_.steps++, s_.tokens += t.count.tokens, s_.launches += t.launches.size(), s_.barriers += t.barriers;
-        s_.wall += t.wall, s_.logits += t.logits, s_.host += host, s_.waiting += t.waiting;
-        s_.worker_seconds += t.wall * t.workers, s_.overhead += t.overhead + keeping;
-        double covered = 0;  // until when some launch has run
-        for (const LaunchTrace &l : t.launches) {
-            s_.device += std::max(0.0, l.end - std::max(l.start, covered));
-            covered = std::max(covered, l.end);
-            s_.busy += l.busy;
-            add(t, l);
-        }
-    }
-
-    StepsTime result() {
-        std::stable_sort(s_.classes.begin(), s_.classes.end(),
-                         [](const ClassTime &a, const ClassTime &b) { return a.seconds > b.seconds; });
-        return s_;
-    }
-
-  private:
-    void add(const StepTrace &t, const LaunchTrace &l) {
-        const Op &op = p_.nodes[l.node].op;
-        if (expert_ids(op) != kNone) (l.experts > 0 ? s_.experts_counted : s_.experts_expected)++;
-        ClassTime &c = s_.classes[class_of(l.node)];
-        c.launches++;
-        c.seconds += l.end - l.start, c.busy += l.busy, c.worker_seconds += (l.end - l.start) * l.workers;
-        c.cost += cost(p_, op, t.count_of(p_, l));
-    }
-
-    size_t class_of(uint32_t node) {
-        if (const auto known = of_node_.find(node); known != of_node_.end()) return known->second;
-        const Op &op = p_.nodes[node].op;
-        const std::string name = class_name(p_, op);
-        size_t at = 0;
-        while (at < s_.classes.size() && s_.classes[at].name != name) at++;
-        if (at == s_.classes.size())
-            s_.classes.emplace_back().name = name, s_.classes.back().op = static_cast<OpKind>(op.index());
-        of_node_.emplace(node, at);
-        return at;
-    }
-
-    const Program &p_;
-    StepsTime s_;
-    std::unordered_map<uint32_t, size_t> of_node_;
 };
 
 std::string duration(double seconds) {
@@ -90,6 +24,59 @@ std::string duration(double seconds) {
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 }  // namespace
+
+void StepsSum::add(const StepTrace &t, double host, double keeping) {
+    s_.steps++, s_.tokens += t.count.tokens, s_.launches += t.launches.size(), s_.barriers += t.barriers;
+    s_.wall += t.wall, s_.logits += t.logits, s_.host += host, s_.waiting += t.waiting;
+    s_.workers = std::max(s_.workers, t.workers);
+    s_.worker_seconds += t.wall * t.workers, s_.overhead += t.overhead + keeping;
+    double covered = 0;  // until when some launch has run
+    for (const LaunchTrace &l : t.launches) {
+        s_.device += std::max(0.0, l.end - std::max(l.start, covered));
+        covered = std::max(covered, l.end);
+        s_.busy += l.busy;
+        add(t, l);
+    }
+}
+
+StepsTime StepsSum::result() const {
+    StepsTime sorted = s_;
+    std::stable_sort(sorted.classes.begin(), sorted.classes.end(),
+                     [](const ClassTime &a, const ClassTime &b) { return a.seconds > b.seconds; });
+    return sorted;
+}
+
+void StepsSum::add(const StepTrace &t, const LaunchTrace &l) {
+    const Op &op = p_.nodes[l.node].op;
+    if (expert_ids(op) != kNone) (l.experts > 0 ? s_.experts_counted : s_.experts_expected)++;
+    const Known &known = known_of(l.node);
+    ClassTime &c = s_.classes[known.at];
+    if (l.kernel != nullptr) c.rows.insert(l.kernel->name);
+    c.launches++;
+    c.seconds += l.end - l.start, c.busy += l.busy, c.worker_seconds += (l.end - l.start) * l.workers;
+    const StepCount count = t.count_of(p_, l);
+    const Cost k = cost(p_, op, count);
+    c.cost += k;
+    c.memory += k.weight_bytes;
+    if (const Attention *a = std::get_if<Attention>(&op)) {
+        const State &keys = p_.state(a->k_state), &values = p_.state(a->v_state);
+        c.memory +=
+            count.kv_rows * static_cast<double>(row_bytes(keys.type, keys.cols) + row_bytes(values.type, values.cols));
+    }
+    const bool bf16 = l.kernel != nullptr && l.kernel->order == Order::bf16_pairs16;
+    (bf16 ? c.bf16 : known.input == DType::f32 ? c.f32 : c.int8) += k.flops / 2;
+}
+
+const StepsSum::Known &StepsSum::known_of(uint32_t node) {
+    if (const auto known = of_node_.find(node); known != of_node_.end()) return known->second;
+    const Op &op = p_.nodes[node].op;
+    const std::string name = class_name(p_, op);
+    size_t at = 0;
+    while (at < s_.classes.size() && s_.classes[at].name != name) at++;
+    if (at == s_.classes.size())
+        s_.classes.emplace_back().name = name, s_.classes.back().op = static_cast<OpKind>(op.index());
+    return of_node_.emplace(node, Known{at, matrices_of(p_, op).input}).first->second;
+}
 
 void TraceKeeper::add(const StepTrace &step) {
     const TraceClock::time_point start = TraceClock::now();
@@ -108,7 +95,7 @@ const ClassTime *StepsTime::find(std::string_view name) const {
 }
 
 TraceSummary summarize(const Program &p, const std::vector<KeptStep> &steps) {
-    Sum prompt(p), answer(p);
+    StepsSum prompt(p), answer(p);
     const KeptStep *before = nullptr;
     for (const KeptStep &k : steps) {
         const StepTrace &t = k.trace;
@@ -125,13 +112,8 @@ TraceSummary summarize(const Program &p, const std::vector<KeptStep> &steps) {
 }
 
 std::string class_name(const Program &p, const Op &op) {
-    Formats formats{p, {}, {}};
-    if (const Embed *e = std::get_if<Embed>(&op)) formats.add(e->table);
-    if (const Contract *c = std::get_if<Contract>(&op))
-        for (uint32_t b = 0; b < c->n_banks; b++) formats.add(c->banks[b].weight);
-    if (const GateUp *g = std::get_if<GateUp>(&op)) formats.add(g->gate), formats.add(g->up);
     std::string name(op_name(static_cast<OpKind>(op.index())));
-    if (!formats.text.empty()) name += " " + formats.text;
+    if (const MatrixOperands m = matrices_of(p, op); !m.formats.empty()) name += " " + m.format_names;
     if (expert_ids(op) != kNone) name += " experts";
     return name;
 }

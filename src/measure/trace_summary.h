@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/trace.h"
@@ -33,10 +36,13 @@ struct ClassTime {
     std::string name;  // "contract Q4_K", "gate_up Q4_K experts", "attention", "copy"
     OpKind op = 0;
     uint64_t launches = 0;
-    double seconds = 0;         // from the first worker's start to the last one's end
-    double busy = 0;            // sum over workers of the time in tiles
-    double worker_seconds = 0;  // seconds times workers that could have taken tiles
-    Cost cost;                  // what the launches must move and compute
+    double seconds = 0;                  // from the first worker's start to the last one's end
+    double busy = 0;                     // sum over workers of the time in tiles
+    double worker_seconds = 0;           // seconds times workers that could have taken tiles
+    Cost cost;                           // what the launches must move and compute
+    double memory = 0;                   // of the bytes those of weights and state, which come from memory
+    double int8 = 0, bf16 = 0, f32 = 0;  // multiply-adds
+    std::set<std::string_view> rows;     // kernel rows that ran
 
     double bytes_per_second() const { return seconds > 0 ? cost.bytes() / seconds : 0; }
     double multiply_adds_per_second() const { return seconds > 0 ? cost.flops / 2 / seconds : 0; }
@@ -51,6 +57,7 @@ struct StepsTime {
     double host = 0;                                     // between the steps, without what tracing did there
     double busy = 0;                                     // sum over workers of the time in tiles
     double waiting = 0;                                  // sum over workers of the time at barriers
+    uint32_t workers = 1;                                // the most of any step
     double worker_seconds = 0;                           // wall times workers
     double overhead = 0;                                 // of tracing, seconds of wall and host time
     uint64_t experts_counted = 0, experts_expected = 0;  // launches whose experts were counted, or taken as expected
@@ -59,6 +66,27 @@ struct StepsTime {
     // Of the wall time what neither launches nor logits took: barriers, waking workers, the host's part of a launch.
     double gaps() const { return wall - device - logits; }
     const ClassTime *find(std::string_view name) const;
+};
+
+// Adds steps of one kind.
+class StepsSum {
+  public:
+    explicit StepsSum(const Program &p) : p_(p) {}
+    // `host`: between the step before and this one; `keeping`: of that what tracing took.
+    void add(const StepTrace &step, double host = 0, double keeping = 0);
+    StepsTime result() const;
+
+  private:
+    struct Known {
+        size_t at;    // of its class
+        DType input;  // of its activations
+    };
+    void add(const StepTrace &t, const LaunchTrace &l);
+    const Known &known_of(uint32_t node);
+
+    const Program &p_;
+    StepsTime s_;
+    std::unordered_map<uint32_t, Known> of_node_;
 };
 
 struct TraceSummary {

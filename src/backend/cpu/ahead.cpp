@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "backend/cpu/contract.h"
+#include "engine/trace.h"
 
 namespace ridge::cpu {
 
 // Experts are chosen by an earlier launch.
 bool Ahead::knows(const Launch &launch, const Op &op) {
-    if (launch.kernel->tile.count != contract_tiles) return false;
-    if (const auto *c = std::get_if<Contract>(&op)) return c->ids == kNone;
-    if (const auto *g = std::get_if<GateUp>(&op)) return g->ids == kNone;
-    return false;
+    return launch.kernel->tile.count == contract_tiles && expert_ids(op) == kNone;
 }
 
 void Ahead::aim(const LaunchView &view, uint32_t first, uint32_t end) {

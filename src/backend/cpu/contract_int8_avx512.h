@@ -47,6 +47,14 @@ struct Int8 {
     static constexpr size_t kBytes = kChunk / Decode<F>::block *size_t{Decode<F>::bytes};
     template <Format F>
     static constexpr uint32_t kLines = (kLanes * kBytes<F> + 63) / 64;  // of memory, of sixteen rows
+    // Of those the lines that are asked for while others are fetched; the rest while codes are handed out, 64 times.
+    template <Format F>
+    static constexpr uint32_t kFirstLines = kLines<F> - kLines<F> / 2;
+    template <Format F, uint32_t call>
+    static FN void ask_rest(Later &later) {
+        constexpr uint32_t rest = kLines<F> / 2;
+        later.ask<(call + 1) * rest / 64 - call * rest / 64>();
+    }
     template <Format F>
     static constexpr int32_t offset() {
         return Columns<F>::kOffset;
@@ -74,12 +82,10 @@ struct Int8 {
         static constexpr bool kHalves = Decode<F>::group == 16, kBias = Decode<F>::has_bias;
         static constexpr bool kNatural = true;
         Panel &panel;
-        Later later;  // kLater lines are asked for
-        static constexpr uint32_t kLater = kLines<F> / 2;
+        Later later;
         template <uint32_t g, uint32_t j, uint32_t shift>
         FN void codes(Const<g>, Const<j>, Const<shift>, __m512i v) {
-            constexpr uint32_t call = 8 * g + j;
-            later.ask<(call + 1) * kLater / 64 - call * kLater / 64>();
+            ask_rest<F, 8 * g + j>(later);
             _mm512_store_si512(panel.codes[8 * g + j], shr(v, shift));
         }
         template <uint32_t g, class... V>
@@ -98,7 +104,7 @@ struct Int8 {
     static void unpack_whole(const SixteenRows &rows, size_t at, Panel &panel, const std::byte *later) {
         __m512i w[Columns<F>::kWords];
         Columns<F>::fetch(rows, at, w);
-        ToPanel<F> to{panel, {later + 64 * (kLines<F> - kLines<F> / 2)}};
+        ToPanel<F> to{panel, {later + 64 * kFirstLines<F>}};
         Columns<F>::unpack(w, to);
     }
     template <Format F>
@@ -122,8 +128,7 @@ struct Int8 {
         const TokenChunk &token;
         const uint32_t blocks;  // what lies behind them is not added: it would make +0 of -0
         __m512 &sum;
-        Later later;  // kLater lines are asked for
-        static constexpr uint32_t kLater = kLines<F> / 2;
+        Later later;
         __m512i dot[kChunkBlocks][2];
         FN ToSum(const int8_t *x_, const TokenChunk &token_, uint32_t blocks_, __m512 &sum_, Later later_)
             : x(x_), token(token_), blocks(blocks_), sum(sum_), later(later_) {}
@@ -132,8 +137,7 @@ struct Int8 {
             constexpr uint32_t half = kSplit ? j / 4 : 0, i = kHalves ? 2 * g + half : g;
             constexpr bool excess = !kBias && (kHalves || half == 0);
             constexpr uint32_t per = kSplit ? 4 : 8;
-            constexpr uint32_t call = 8 * g + j;
-            later.ask<(call + 1) * kLater / 64 - call * kLater / 64>();
+            ask_rest<F, 8 * g + j>(later);
             __m512i &to = dot[g][half];
             if constexpr (j % per == 0)
                 to = excess && shift == 0 ? _mm512_set1_epi32(token.minus_excess[i]) : _mm512_setzero_si512();
@@ -225,10 +229,10 @@ struct Int8 {
             if (c + 1 < whole)
                 Columns<F>::fetch(apart, (c + 1) * kBytes<F>, words[(c + 1) % 2]);
             else
-                later.ask<kLines<F> - kLines<F> / 2>();
+                later.ask<kFirstLines<F>>();
             prepare_blocks(kChunkBlocks * c, kChunkBlocks);
             add_chunk<F>(words[c % 2], x + kChunk * c, s.token, kChunkBlocks, sum,
-                         {next + 64 * (kLines<F> - kLines<F> / 2)});
+                         {next + 64 * kFirstLines<F>});
         }
         for (uint32_t first = whole * kChunkBlocks, all = w.k / 32; first < all; first += kChunkBlocks) {
             const uint32_t blocks = all - first < kChunkBlocks ? all - first : kChunkBlocks;
