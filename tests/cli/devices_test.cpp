@@ -1,8 +1,6 @@
 // `ridge devices` as a user runs it: what is measured is shown, kept, and found again.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/support.h"
@@ -10,17 +8,14 @@
 namespace ridge::test {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-class DevicesMeasured : public testing::Test {
+class DevicesMeasured : public InOwnFolder {
   protected:
-    ~DevicesMeasured() override { fs::remove_all(cache_); }
     Result devices(std::vector<std::string> args) {
         args.insert(args.begin(), "devices");
-        return ridge(args, {.env = {{"XDG_CACHE_HOME", cache_.string()}}});
+        return run(args);
     }
-    fs::path cache_ = fs::temp_directory_path() / ("ridge_devices_" + std::to_string(getpid()));
 };
 
 TEST_F(DevicesMeasured, NothingIsClaimedThatWasNotMeasured) {

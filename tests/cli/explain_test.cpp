@@ -1,8 +1,6 @@
 // `ridge explain` as a user runs it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -11,17 +9,14 @@
 namespace ridge::test {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-class Explain : public testing::Test {
+class Explain : public InOwnFolder {
   protected:
-    ~Explain() override { fs::remove_all(cache_); }
     Result explain(std::vector<std::string> args) {
         args.insert(args.begin(), {"explain", "-m", tiny_chat_model().string(), "-t", "1", "--force"});
-        return ridge(args, {.env = {{"XDG_CACHE_HOME", cache_.string()}}});
+        return run(args);
     }
-    fs::path cache_ = fs::temp_directory_path() / ("ridge_explain_" + std::to_string(getpid()));
 };
 
 TEST_F(Explain, FiguresAddUp) {

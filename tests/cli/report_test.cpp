@@ -1,5 +1,4 @@
 // ridge report: a page from a real run, and refusals before anything long is done.
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,24 +11,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ReportCommand : public testing::Test {
+class ReportCommand : public InOwnFolder {
   protected:
-    ~ReportCommand() override { fs::remove_all(folder_); }
     Result report(const std::vector<std::string> &more) {
         std::vector<std::string> args = {
             "report", "-m", tiny_chat_model().string(), "-t", "1", "-p", "32", "-n", "4", "-d", "0", "--force"};
         args.insert(args.end(), more.begin(), more.end());
-        return ridge(args, {.env = {{"XDG_CACHE_HOME", folder_.string()}}});
+        return run(args);
     }
     std::string text(const fs::path &path) {
         std::ifstream file(path);
         return {std::istreambuf_iterator<char>(file), {}};
     }
-    fs::path folder_ = [] {
-        fs::path p = fs::temp_directory_path() / ("ridge-report-" + std::to_string(getpid()));
-        fs::create_directories(p);
-        return p;
-    }();
 };
 
 TEST_F(ReportCommand, WritesAPage) {

@@ -189,6 +189,15 @@ int Terminal::wait(Seconds timeout) {
     return code_.value_or(-1);
 }
 
+InOwnFolder::InOwnFolder()
+    : folder_(std::filesystem::temp_directory_path() / ("ridge_command_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+}
+InOwnFolder::~InOwnFolder() { std::filesystem::remove_all(folder_); }
+Result InOwnFolder::run(const std::vector<std::string> &args) {
+    return ridge(args, {.env = {{"XDG_CACHE_HOME", folder_.string()}}});
+}
+
 std::filesystem::path tiny_chat_model() { return tiny_file("tiny-llama"); }
 
 }  // namespace ridge::test

@@ -63,6 +63,15 @@ class Terminal {
     size_t seen_ = 0;
 };
 
+// Runs ridge with a cache folder of the test's own, which may hold other files too.
+class InOwnFolder : public testing::Test {
+  protected:
+    InOwnFolder();
+    ~InOwnFolder() override;
+    Result run(const std::vector<std::string> &args);
+    const std::filesystem::path folder_;
+};
+
 // A small model with random weights and ChatML: enough for everything but sense.
 std::filesystem::path tiny_chat_model();
 

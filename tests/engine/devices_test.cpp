@@ -2,33 +2,28 @@
 #include "backend/cpu/cpu.h"
 #include "engine/support.h"
 #include "runtime/tiny_model.h"
+#include "support/forwarding.h"
 
 namespace ridge::test {
 namespace {
 
 // Forwards to a backend and counts what passes.
-class Watched final : public Backend {
+class Watched final : public Forwarding {
   public:
-    explicit Watched(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+    using Forwarding::Forwarding;
     size_t segments_run = 0, launches_run = 0, uploads = 0, downloads = 0;
 
-    DeviceInfo info() const override { return inner_->info(); }
-    std::span<const Kernel> kernels() const override { return inner_->kernels(); }
-    Features features() const override { return inner_->features(); }
-    std::string feature_names(Features f) const override { return inner_->feature_names(f); }
-    Buffer allocate(size_t bytes, std::string_view what) override { return inner_->allocate(bytes, what); }
-    Buffer load(const Weight &w, Layout layout) override { return inner_->load(w, layout); }
     void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
         uploads++;
-        inner_->upload(to, offset, from);
+        Forwarding::upload(to, offset, from);
     }
     void download(const Buffer &from, size_t offset, std::span<std::byte> to) override {
         downloads++;
-        inner_->download(from, offset, to);
+        Forwarding::download(from, offset, to);
     }
     std::unique_ptr<Executable> compile(const Program &p, const Bindings &b, std::vector<Launch> launches) override {
         const size_t n = launches.size();
-        return std::make_unique<Counted>(*this, inner_->compile(p, b, std::move(launches)), n);
+        return std::make_unique<Counted>(*this, Forwarding::compile(p, b, std::move(launches)), n);
     }
 
   private:
@@ -45,7 +40,6 @@ class Watched final : public Backend {
         std::unique_ptr<Executable> e_;
         size_t n_;
     };
-    std::unique_ptr<Backend> inner_;
 };
 
 // Prefill in steps of several tokens, then single tokens; every row of logits.

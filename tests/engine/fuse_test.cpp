@@ -519,12 +519,19 @@ TEST(FuseMoeRoute, LeavesWhatItMustNotTouch) {
 
 // ---- int8_dot
 
-TEST(LowerInt8, ConsumersOfAValueShareOneQuantize) {
+// Two contractions of block formats and one of floats read x, the only input.
+Hand three_readers() {
     Hand h;
     const ValueId x = h.value("x", 64);
     h.p.inputs = {x};
     const ValueId a = h.contract(x, "a", 64), f = h.contract(x, "f", 64, Format::F32), b = h.contract(x, "b", 64);
     h.add(h.add(a, b, "ab"), f, "end");
+    return h;
+}
+
+TEST(LowerInt8, ConsumersOfAValueShareOneQuantize) {
+    const Hand h = three_readers();
+    const ValueId x = h.p.inputs[0];
     const Program p = fused(h.p, {Lever::int8_dot});
     const Quantize &q = only<Quantize>(p);
     EXPECT_EQ(q.x, x);
@@ -538,11 +545,8 @@ TEST(LowerInt8, ConsumersOfAValueShareOneQuantize) {
 }
 
 TEST(LowerInt8, FoldedEveryConsumerHasItsOwn) {
-    Hand h;
-    const ValueId x = h.value("x", 64);
-    h.p.inputs = {x};
-    const ValueId a = h.contract(x, "a", 64), f = h.contract(x, "f", 64, Format::F32), b = h.contract(x, "b", 64);
-    h.add(h.add(a, b, "ab"), f, "end");
+    const Hand h = three_readers();
+    const ValueId x = h.p.inputs[0];
     const Program p = fused(h.p, {Lever::int8_dot, Lever::fold_quantize});
     check(p);
     EXPECT_EQ(count<Quantize>(p), 2U);

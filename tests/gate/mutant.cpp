@@ -60,7 +60,7 @@ std::span<std::byte> Altered::own_state(StateId s) {
 }
 
 MutantBackend::MutantBackend(Backend &inner, const Kernel &row, const Mutant &mutant)
-    : inner_(inner), kernels_(inner.kernels().begin(), inner.kernels().end()) {
+    : Forwarding(inner), kernels_(inner.kernels().begin(), inner.kernels().end()) {
     RIDGE_ASSERT(current == nullptr);
     current = &mutant, original = row.tile;
     Kernel &k = kernels_[static_cast<size_t>(&row - inner.kernels().data())];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "support/forwarding.h"
 
 namespace ridge::test {
 
@@ -66,29 +67,13 @@ struct Mutant {
 const std::vector<Mutant> &mutants();
 
 // A device that is `inner` but for one row in the mutant's place. One at a time: tiles are plain functions.
-class MutantBackend : public Backend {
+class MutantBackend : public Forwarding {
   public:
     MutantBackend(Backend &inner, const Kernel &row, const Mutant &mutant);
     ~MutantBackend() override;
-    DeviceInfo info() const override { return inner_.info(); }
     std::span<const Kernel> kernels() const override { return kernels_; }
-    Features features() const override { return inner_.features(); }
-    std::string feature_names(Features f) const override { return inner_.feature_names(f); }
-    Buffer allocate(size_t bytes, std::string_view what) override { return inner_.allocate(bytes, what); }
-    Buffer load(const Weight &w, Layout layout) override { return inner_.load(w, layout); }
-    void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
-        inner_.upload(to, offset, from);
-    }
-    void download(const Buffer &from, size_t offset, std::span<std::byte> to) override {
-        inner_.download(from, offset, to);
-    }
-    std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,
-                                        std::vector<Launch> launches) override {
-        return inner_.compile(program, bindings, std::move(launches));
-    }
 
   private:
-    Backend &inner_;
     std::vector<Kernel> kernels_;
 };
 

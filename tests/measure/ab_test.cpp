@@ -15,6 +15,7 @@
 #include "backend/cpu/cpu.h"
 #include "engine/fuse.h"
 #include "runtime/tiny_model.h"
+#include "support/forwarding.h"
 
 namespace ridge::bench {
 namespace {
@@ -211,44 +212,33 @@ void spin(std::chrono::microseconds time) {
 }
 
 // The CPU with one operation slowed: each of its launches spins, unless kSwitch is on.
-class Slowed final : public Backend {
+class Slowed final : public test::Forwarding {
   public:
     static constexpr std::chrono::microseconds kSpin{150};
-    Slowed(std::unique_ptr<Backend> cpu, const Program &program, OpKind op) : cpu_(std::move(cpu)) {
-        const std::span<const Kernel> rows = cpu_->kernels();
+    Slowed(std::unique_ptr<Backend> cpu, const Program &program, OpKind op) : Forwarding(std::move(cpu)) {
+        const std::span<const Kernel> rows = inner().kernels();
         kernels_.assign(rows.begin(), rows.end());
         for (const Node &n : program.nodes)
             if (n.op.index() == op) {
-                inner_ = *legal_rows(program, n.op, *cpu_, 1).front();
+                planned_ = *legal_rows(program, n.op, inner(), 1).front();
                 break;
             }
-        Kernel k = inner_;
+        Kernel k = planned_;
         k.name = "slowed", k.lever = Lever::none, k.rank = 1000;
         k.tile.run = [](const LaunchView &view, uint32_t tile, std::byte *scratch) {
             if (tile == 0) spin(kSpin);
-            inner_.tile.run(view, tile, scratch);
+            planned_.tile.run(view, tile, scratch);
         };
         kernels_.push_back(k);
-        k = inner_;
+        k = planned_;
         k.name = "quick", k.lever = kSwitch, k.rank = 1001;
         kernels_.push_back(k);
     }
-    DeviceInfo info() const override { return cpu_->info(); }
     std::span<const Kernel> kernels() const override { return kernels_; }
-    Features features() const override { return cpu_->features(); }
-    std::string feature_names(Features f) const override { return cpu_->feature_names(f); }
-    Buffer allocate(size_t bytes, std::string_view what) override { return cpu_->allocate(bytes, what); }
-    Buffer load(const Weight &w, Layout layout) override { return cpu_->load(w, layout); }
-    void upload(const Buffer &to, size_t at, std::span<const std::byte> from) override { cpu_->upload(to, at, from); }
-    void download(const Buffer &from, size_t at, std::span<std::byte> to) override { cpu_->download(from, at, to); }
-    std::unique_ptr<Executable> compile(const Program &p, const Bindings &b, std::vector<Launch> launches) override {
-        return cpu_->compile(p, b, std::move(launches));
-    }
 
   private:
-    std::unique_ptr<Backend> cpu_;
     std::vector<Kernel> kernels_;
-    static inline Kernel inner_;
+    static inline Kernel planned_;
 };
 
 class AbEngines : public testing::Test {

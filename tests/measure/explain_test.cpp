@@ -15,6 +15,7 @@
 #include "engine/place.h"
 #include "measure/ceilings_store.h"
 #include "measure/synthetic.h"
+#include "support/forwarding.h"
 
 namespace ridge {
 namespace {
@@ -22,21 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Runs the rows of another backend, each tile after a spin: work that no ceiling explains.
-class Slowed final : public Backend {
+class Slowed final : public test::Forwarding {
   public:
-    explicit Slowed(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
-    DeviceInfo info() const override { return inner_->info(); }
-    std::span<const Kernel> kernels() const override { return inner_->kernels(); }
-    Features features() const override { return inner_->features(); }
-    std::string feature_names(Features f) const override { return inner_->feature_names(f); }
-    Buffer allocate(size_t bytes, std::string_view what) override { return inner_->allocate(bytes, what); }
-    Buffer load(const Weight &w, Layout layout) override { return inner_->load(w, layout); }
-    void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
-        inner_->upload(to, offset, from);
-    }
-    void download(const Buffer &from, size_t offset, std::span<std::byte> to) override {
-        inner_->download(from, offset, to);
-    }
+    using Forwarding::Forwarding;
     std::unique_ptr<Executable> compile(const Program &p, const Bindings &b, std::vector<Launch> launches) override {
         for (Launch &l : launches) {
             rows().emplace(&p.nodes[l.node].op, l.kernel->tile.run);
@@ -44,7 +33,7 @@ class Slowed final : public Backend {
             kernels_.back().tile.run = spin_and_run;
             l.kernel = &kernels_.back();
         }
-        return inner_->compile(p, b, std::move(launches));
+        return Forwarding::compile(p, b, std::move(launches));
     }
 
   private:
@@ -62,7 +51,6 @@ class Slowed final : public Backend {
         rows().at (&view.op)(view, tile, scratch);
     }
     std::deque<Kernel> kernels_;
-    std::unique_ptr<Backend> inner_;
 };
 
 class Regimes : public testing::Test {
