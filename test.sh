@@ -8,7 +8,7 @@ if [ "${1:-}" = --sanitize ]; then
     presets=(asan tsan)
     shift
 fi
-need "${build_packages[@]}" libgtest-dev librapidcheck-dev clang-19 libclang-rt-19-dev glslc spirv-cross \
+need "${build_packages[@]}" libgtest-dev librapidcheck-dev libboost-context-dev clang-19 lld-19 libclang-rt-19-dev glslc spirv-cross \
     g++-aarch64-linux-gnu qemu-user
 for what in smollm2 qwen2.5 gemma3 vocabularies templates; do
     fetch_model "$what" >/dev/null

@@ -1,0 +1,31 @@
+// What device.h asks of the emulator: a block's threads are fibers, of which one runs at a time until it comes to a
+// switch point (a barrier, a shuffle, an acquiring load).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ridge::emulate {
+
+// A kernel made known by KERNEL when the stand-in library is loaded.
+struct Registered {
+    Registered(const char *name, void (*entry)(const void *args), size_t args_bytes, uint32_t threads);
+};
+
+uint32_t thread_index();
+uint32_t block_index(unsigned axis);
+std::byte *shared_memory();
+void barrier();
+void wave_barrier();
+// The value that lane `from` of this wave gave to the same call.
+uint32_t shuffle(uint32_t v, uint32_t from);
+uint32_t atomic_add(uint32_t *p, uint32_t v);
+uint32_t load_acquire(const uint32_t *p);
+void wait_for_previous();
+
+// Checks that the bytes lie in an allocation of the device (else the launch fails as an illegal address does), counts
+// them, and gives them as they lie in the host's memory.
+const void *reading(const void *p, size_t bytes);
+void *writing(void *p, size_t bytes);
+
+}  // namespace ridge::emulate

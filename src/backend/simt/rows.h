@@ -1,0 +1,77 @@
+// The kernel rows of CUDA and HIP, and how a row becomes launches.
+//
+// A row is a Kernel of the plan and `emit`, which says the grids that it consists of for a step. It is called for every
+// step that is run launch by launch and once for a step that is captured into a graph, so it allocates nothing and reads
+// of the step only how many tokens and outputs it has: whatever else varies, kernels read on the device.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "backend/simt/args.h"
+#include "backend/simt/device_limits.h"
+
+namespace ridge::simt {
+
+struct Grid {
+    uint32_t x = 1, y = 1, z = 1;
+};
+
+class Emit {
+  public:
+    virtual ~Emit() = default;
+    // Launches kernel `name` of file kernels/<file>.cu. Blocks in which nothing is to be done are left out: a grid with
+    // a zero in it is no launch.
+    template <class Args>
+    void grid(std::string_view file, std::string_view name, Grid blocks, uint32_t threads, size_t shared_bytes,
+              const Args &args) {
+        launch(file, name, blocks, threads, shared_bytes, &args, sizeof(Args));
+    }
+    // The step buffer where kernels read it: base and the limits, as Step in args.h.
+    virtual uint64_t step_address() const = 0;
+    // Memory on the device that is filled once per executable: `fill` is called on the first request for `key` and may
+    // allocate. For tables that depend on the program only (rope).
+    virtual uint64_t table(const std::string &key, size_t bytes,
+                           const std::function<void(std::span<std::byte>)> &fill) = 0;
+    virtual const DeviceLimits &device() const = 0;
+
+  protected:
+    virtual void launch(std::string_view file, std::string_view name, Grid blocks, uint32_t threads,
+                        size_t shared_bytes, const void *args, size_t args_bytes) = 0;
+};
+
+struct Row {
+    Kernel kernel;
+    void (*emit)(const LaunchView &, Emit &) = nullptr;
+};
+
+// Features of a device that rows may need.
+enum : Features {
+    kMma = 1,       // NVIDIA, compute capability 8.0 and later: mma.sync of int8, f16, bf16, tf32
+    kWmma = 2,      // AMD gfx11 and gfx12
+    kMfma = 4,      // AMD gfx9 with matrix cores
+    kPdl = 8,       // programmatic dependent launch: compute capability 9.0 and later
+};
+
+// Tables of rows, one per file of host code.
+std::span<const Row> contract_dot_rows();
+std::span<const Row> contract_mma_rows();
+std::span<const Row> attention_rows();
+std::span<const Row> other_rows();
+
+// The step buffer as kernels take it.
+inline Step step_of(const LaunchView &v, const Emit &e) {
+    const StepLimits &l = v.step.limits;
+    return {reinterpret_cast<const i32 *>(e.step_address()), l.tokens, l.outputs, l.sequences, l.pages};
+}
+// A q8 value as kernels take it.
+inline Q8 q8_of(const LaunchView &v, ValueId id) {
+    const Q8View q = v.q8(id);
+    return {q.codes, q.scale, q.sums};
+}
+
+}  // namespace ridge::simt
