@@ -69,6 +69,8 @@ class Executable {
     // and adds barriers, waiting and overhead; it has begun.
     virtual void run(const StepBuffer &step, StepTrace *trace) = 0;
     void run(const StepBuffer &step) { run(step, nullptr); }
+    // As run, but may return earlier: whatever is asked of the same device afterwards comes after the launches.
+    virtual void submit(const StepBuffer &step, StepTrace *trace) { run(step, trace); }
 };
 
 struct DeviceInfo {
@@ -93,6 +95,8 @@ class Backend {
     virtual Buffer load(const Weight &w, Layout layout) = 0;
     virtual void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) = 0;
     virtual void download(const Buffer &from, size_t offset, std::span<std::byte> to) = 0;
+    // Memory of the host that download reaches fastest; not filled. nullptr: any does.
+    virtual std::shared_ptr<void> host_memory(size_t) { return nullptr; }
 
     // `program` and `bindings` must outlive the executable.
     virtual std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,

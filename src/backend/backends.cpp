@@ -4,6 +4,7 @@
 
 #include "backend/cpu/ceilings_device.h"
 #include "backend/cpu/cpu.h"
+#include "backend/simt/simt.h"
 #include "core/error.h"
 
 namespace ridge {
@@ -11,12 +12,19 @@ namespace {
 
 std::unique_ptr<Backend> open_cpu(const BackendOptions &o) { return make_cpu_backend({.threads = o.threads}); }
 
+std::unique_ptr<Backend> open_cuda(const BackendOptions &o) {
+    return make_simt_backend({.cuda = true, .index = o.index, .driver = o.driver});
+}
+std::unique_ptr<Backend> open_hip(const BackendOptions &o) {
+    return make_simt_backend({.cuda = false, .index = o.index, .driver = o.driver});
+}
+
 CeilingFigures measure_cpu(Backend &device) { return cpu::measure_device(device); }
 
-constexpr BackendRow kBackends[] = {
+const BackendRow kBackends[] = {
     {"cpu", open_cpu, "", measure_cpu},
-    {"cuda", nullptr, "not part of this version"},
-    {"hip", nullptr, "not part of this version"},
+    {"cuda", open_cuda, ""},
+    {"hip", open_hip, ""},
     {"vulkan", nullptr, "not part of this version"},
     {"metal", nullptr, "not part of this version"},
 };

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -12,6 +13,8 @@ namespace ridge {
 
 struct BackendOptions {
     unsigned threads = 0;  // of the CPU; 0: as many as the machine grants
+    unsigned index = 0;    // of a GPU among those of its backend
+    std::string driver;    // a library to take for the GPU's driver; empty: the system's
 };
 
 struct BackendRow {

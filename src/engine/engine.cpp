@@ -108,7 +108,7 @@ void Engine::run(const StepBuffer &step, StepTrace *trace) {
     if (trace) trace->begin(program_, step.view());
     for (size_t i = 0; i < c.executables.size(); i++) {
         if (c.executables[i])
-            c.executables[i]->run(step, trace);
+            c.executables[i]->submit(step, trace);
         else
             copy(c.plan.segments[i].launches[0], step, trace);
     }

@@ -27,6 +27,12 @@ enum class Order : uint8_t {
     //   and with a bias, for each group: acc = fma(w_bias, x_scale * float(total), acc)
     int8_sequential,
 
+    // On a GPU with waves of W lanes (32 or 64): lane l takes the groups of 32 columns l, l + W, l + 2 W, .. ascending, from an
+    // accumulator that starts at +0; then the lanes are added in pairs, l and l xor W/2, then l xor W/4, .. 1.
+    // int8_lanes: in a lane as in int8_sequential. f32_lanes: acc = fma(w, x, acc), columns ascending.
+    int8_lanes,
+    f32_lanes,
+
     // Softmax over the KV of one token and head: blocks of 64 positions, and segments of 8 blocks, aligned to multiples of
     // their size. A segment starts from m = -inf, o = 0 and l = 0 in each of 16 lanes; its blocks follow ascending:
     //   d_j = q . k_j in f32_lanes16; M = max(m, scale * max d); p_j = exp(fma(d_j, scale, -M)); c = exp(m - M)

@@ -1,5 +1,5 @@
-// The types that kernels and the host code that launches them share. Arguments of a kernel are one plain struct of such,
-// in kernels/<file>.h; pointers in it are the device's.
+// The types that kernels and the host code that launches them share. Arguments of a kernel are one plain struct of
+// such, in kernels/<file>.h; pointers in it are the device's.
 #pragma once
 
 #include <stdint.h>

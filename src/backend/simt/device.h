@@ -13,7 +13,8 @@
 //   shared()             the block's dynamic shared memory (the row says how much; there is no static one), 128-byte
 //                        aligned
 //   shuffle(v, from) shuffle_xor(v, mask) ...  of a 32-bit value among all lanes of a wave, which all take part
-//   load(p) store(p, v)  global memory, any type of 1, 2, 4, 8, 16 bytes, aligned to its size. Kernels never dereference
+//   load(p) store(p, v)  global memory, any type of 1, 2, 4, 8, 16 bytes, aligned to its size. Kernels never
+//   dereference
 //                        a pointer to global memory by themselves: the emulator counts and checks what these touch
 //   load_shared(p) store_shared(p, v)   the same for shared memory where wide access matters; plain dereferencing is
 //                        allowed there
@@ -22,8 +23,14 @@
 //                        wrote or reads: with the lever pdl it may have been started before those ended. Only weights
 //                        and tables may be read earlier
 //   let_next_start()     from here on the next launch may be started early
+//   copy_async16(to, from)  16 bytes from global to shared memory, both aligned to 16, on their way until
+//   copy_async_commit()  ... which closes a group of such copies of this thread, and
+//   copy_async_wait<N>() ... which waits until all but the N latest groups have arrived (then sync() or sync_wave()
+//   makes
+//                        them visible to others)
 //   dot4(acc, a, b)      acc + the dot of four signed bytes each
-//   fma, exp, sqrt, min, max   f32, correctly rounded but exp, which takes the CPU's steps (backend/cpu/math.h): the same
+//   fma, exp, sqrt, min, max   f32, correctly rounded but exp, which takes the CPU's steps (backend/cpu/math.h): the
+//   same
 //                        bits on every machine. Nothing is contracted: a fused multiply-add is written as fma
 //
 // A wave has kWave lanes: 32 (NVIDIA, gfx11, gfx12) or 64 (gfx9).
@@ -42,16 +49,16 @@
 #define RIDGE_HIP 1
 #define DEVICE inline __attribute__((device)) __attribute__((always_inline))
 // clang counts waves per SIMD; two blocks or none.
-#define KERNEL(name, Args, threads, blocks)                                                                       \
+#define KERNEL(name, Args, threads, blocks)                                                                      \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \
         const Args a)
 #else
 #define RIDGE_EMULATE 1
 #include "backend/simt/emulate/emulate.h"
 #define DEVICE inline __attribute__((always_inline))
-#define KERNEL(name, Args, threads, blocks)                                                              \
-    static void name##_body(const Args &a);                                                              \
-    static void name##_entry(const void *args) { name##_body(*static_cast<const Args *>(args)); }        \
+#define KERNEL(name, Args, threads, blocks)                                                                  \
+    static void name##_body(const Args &a);                                                                  \
+    static void name##_entry(const void *args) { name##_body(*static_cast<const Args *>(args)); }            \
     static const ::ridge::emulate::Registered name##_registered{#name, name##_entry, sizeof(Args), threads}; \
     static void name##_body([[maybe_unused]] const Args &a)
 #endif
@@ -109,6 +116,16 @@ DEVICE u32 load_acquire(const u32 *p) {
 DEVICE void store_release(u32 *p, u32 v) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+DEVICE void copy_async16(void *to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<u32>(__cvta_generic_to_shared(to))),
+                 "l"(from)
+                 : "memory");
+}
+DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 // What a thread wrote to global memory is seen by all threads of the device that later learn of it.
 DEVICE void fence() { __threadfence(); }
 DEVICE void wait_for_previous() {
@@ -160,9 +177,17 @@ template <class T>
 DEVICE void store(T *p, T v) {
     *p = v;
 }
-DEVICE u32 atomic_add(u32 *p, u32 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT); }
+DEVICE u32 atomic_add(u32 *p, u32 v) {
+    return __hip_atomic_fetch_add(p, v, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+}
 DEVICE u32 load_acquire(const u32 *p) { return __hip_atomic_load(p, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT); }
 DEVICE void store_release(u32 *p, u32 v) { __hip_atomic_store(p, v, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT); }
+DEVICE void copy_async16(void *to, const void *from) {
+    *static_cast<u32x4 *>(to) = load(static_cast<const u32x4 *>(from));
+}
+DEVICE void copy_async_commit() {}
+template <int N>
+DEVICE void copy_async_wait() {}
 DEVICE void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 DEVICE void wait_for_previous() {}
 DEVICE void let_next_start() {}
@@ -201,6 +226,12 @@ DEVICE void store(T *p, T v) {
 DEVICE u32 atomic_add(u32 *p, u32 v) { return emulate::atomic_add(p, v); }
 DEVICE u32 load_acquire(const u32 *p) { return emulate::load_acquire(p); }
 DEVICE void store_release(u32 *p, u32 v) { store(p, v); }
+DEVICE void copy_async16(void *to, const void *from) {
+    *static_cast<u32x4 *>(to) = load(static_cast<const u32x4 *>(from));
+}
+DEVICE void copy_async_commit() {}
+template <int N>
+DEVICE void copy_async_wait() {}
 DEVICE void fence() {}
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
 DEVICE void let_next_start() {}
@@ -231,8 +262,8 @@ DEVICE u32 shuffle_xor(u32 v, u32 mask) { return shuffle_xor_bits(v, mask); }
 DEVICE i32 shuffle_xor(i32 v, u32 mask) { return static_cast<i32>(shuffle_xor_bits(static_cast<u32>(v), mask)); }
 DEVICE f32 shuffle_xor(f32 v, u32 mask) { return as_f32(shuffle_xor_bits(f32_bits(v), mask)); }
 
-// Sum and maximum over `width` neighbouring lanes (a power of two up to kWave); every lane gets it. Both partners of each
-// step add the same two numbers, so all lanes have the same bits.
+// Sum and maximum over `width` neighbouring lanes (a power of two up to kWave); every lane gets it. Both partners of
+// each step add the same two numbers, so all lanes have the same bits.
 DEVICE f32 sum_lanes(f32 v, u32 width = kWave) {
     for (u32 mask = width / 2; mask > 0; mask /= 2) v = v + shuffle_xor(v, mask);
     return v;

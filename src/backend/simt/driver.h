@@ -23,7 +23,7 @@ struct LaunchShape {
 };
 
 struct DriverDevice {
-    std::string name;  // "NVIDIA H200"
+    std::string name;          // "NVIDIA H200"
     int major = 0, minor = 0;  // compute capability of CUDA devices
     uint32_t processors = 0, wave = 32, shared_per_block = 0, threads_per_processor = 0, clock_khz = 0;
     uint64_t memory = 0, l2 = 0;
@@ -31,9 +31,9 @@ struct DriverDevice {
 };
 
 struct Driver {
-    std::string library;   // that it was filled from
-    std::string name;      // "CUDA"
-    std::string version;   // "13.0"
+    std::string library;  // that it was filled from
+    std::string name;     // "CUDA"
+    std::string version;  // "13.0"
     bool is_cuda = true;
     int devices = 0;
 

@@ -1,8 +1,8 @@
 // The kernel rows of CUDA and HIP, and how a row becomes launches.
 //
 // A row is a Kernel of the plan and `emit`, which says the grids that it consists of for a step. It is called for every
-// step that is run launch by launch and once for a step that is captured into a graph, so it allocates nothing and reads
-// of the step only how many tokens and outputs it has: whatever else varies, kernels read on the device.
+// step that is run launch by launch and once for a step that is captured into a graph, so it allocates nothing and
+// reads of the step only how many tokens and outputs it has: whatever else varies, kernels read on the device.
 #pragma once
 
 #include <array>
@@ -51,10 +51,10 @@ struct Row {
 
 // Features of a device that rows may need.
 enum : Features {
-    kMma = 1,       // NVIDIA, compute capability 8.0 and later: mma.sync of int8, f16, bf16, tf32
-    kWmma = 2,      // AMD gfx11 and gfx12
-    kMfma = 4,      // AMD gfx9 with matrix cores
-    kPdl = 8,       // programmatic dependent launch: compute capability 9.0 and later
+    kMma = 1,   // NVIDIA, compute capability 8.0 and later: mma.sync of int8, f16, bf16, tf32
+    kWmma = 2,  // AMD gfx11 and gfx12
+    kMfma = 4,  // AMD gfx9 with matrix cores
+    kPdl = 8,   // programmatic dependent launch: compute capability 9.0 and later
 };
 
 // Tables of rows, one per file of host code.

@@ -1,0 +1,50 @@
+// Arguments of kernels/contract_dot*.cu.
+#pragma once
+
+#include "backend/simt/args.h"
+
+namespace ridge::simt {
+
+// One weight matrix, (experts, n, k), and where its product goes.
+struct DotBank {
+    const std::byte *weight;
+    const f32 *bias;  // (experts, n), or null
+    f32 *out;         // (rows, n); null: not stored (GateUp::q8 alone)
+    u64 expert_bytes, row_bytes;
+    u32 n;
+    u32 first;       // of the rows of all banks together
+    u32 format;      // FormatId
+    u32 step_bytes;  // that 32 groups (or 64, a group for each lane) of 32 weights take
+};
+
+struct ContractDotArgs {
+    DotBank bank[3];
+    u32 n_banks;
+    u32 units;  // rows of all banks; of gated units the pairs of rows
+    u32 k;
+    u32 blocks;       // in x of the grid
+    u32 tokens;       // rows of x, M for each z of the grid; with ids 1, for each y is one routed row
+    u32 glu;          // GluKind + 1 of two banks whose products are paired; 0: banks are independent
+    u32 stage_bytes;  // of a stage of a wave's ring
+    u32 ring_at;      // in shared memory, behind the tables
+    u32 table_first, table_words;
+    // Experts: routed row r = block_y() is expert ids[r] applied to row r / slots of x, or, where x_by_slot, to row r.
+    const i32 *ids;
+    u32 experts, slots, x_by_slot;
+    Q8 x;
+    Q8 q8;          // the gated units' results, quantised
+    u32 q8_units;   // units of a block, a multiple of 32; 0: not wanted
+    u32 values_at;  // in shared memory, (tokens, q8_units) f32
+};
+
+// f32 activations: weights of any format, decoded to f32.
+struct ContractF32Args {
+    DotBank bank[3];
+    u32 n_banks, units, k, rows, glu;
+    u32 grid_rows;  // in y of the grid
+    const i32 *ids;
+    u32 experts, slots, x_by_slot;
+    const f32 *x;  // (rows of x, k)
+};
+
+}  // namespace ridge::simt

@@ -1,0 +1,5 @@
+// Formats that read one grid, of which alone a block keeps a copy.
+#define RIDGE_TABLE_ORIGIN 1536
+#include "backend/simt/kernels/contract_dot.cuh"
+
+RIDGE_CONTRACT_DOT_FORMAT(IQ2_S, iq2_s)

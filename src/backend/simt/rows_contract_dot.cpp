@@ -1,0 +1,195 @@
+// Rows of contraction without matrix instructions: int8 dots for steps of few tokens (and, slower, of any), and f32.
+#include <algorithm>
+#include <array>
+
+#include "backend/simt/kernels/contract_dot.h"
+#include "backend/simt/rows.h"
+#include "core/error.h"
+#include "format/tables.h"
+
+namespace ridge::simt {
+namespace {
+
+constexpr uint32_t kThreads = 256, kStages = 4;
+
+// The kernels' names, by the rows of x that they take together.
+struct Kernels {
+    Format format;
+    std::string_view file;
+    std::array<std::string_view, 4> name;  // of 1, 2, 4, 8
+    uint32_t table_first, table_words;
+};
+
+#define NAMES(prefix)                                                                             \
+    {                                                                                             \
+        "contract_dot_" #prefix "_1", "contract_dot_" #prefix "_2", "contract_dot_" #prefix "_4", \
+            "contract_dot_" #prefix "_8"                                                          \
+    }
+#define ROW(NAME, prefix, file, ...) \
+    { Format::NAME, "contract_dot_" #file, NAMES(prefix), __VA_ARGS__ }
+constexpr Kernels kKernels[] = {
+    ROW(Q4_0, q4_0, plain, 0, 0),
+    ROW(Q4_1, q4_1, plain, 0, 0),
+    ROW(Q5_0, q5_0, plain, 0, 0),
+    ROW(Q5_1, q5_1, plain, 0, 0),
+    ROW(Q8_0, q8_0, plain, 0, 0),
+    ROW(IQ4_NL, iq4_nl, plain, iq4nl_values),
+    ROW(IQ4_XS, iq4_xs, plain, iq4nl_values),
+    ROW(MXFP4, mxfp4, plain, mxfp4_values),
+    ROW(Q2_K, q2_K, k, 0, 0),
+    ROW(Q3_K, q3_K, k, 0, 0),
+    ROW(Q4_K, q4_K, k, 0, 0),
+    ROW(Q5_K, q5_K, k, 0, 0),
+    ROW(Q6_K, q6_K, k, 0, 0),
+    ROW(TQ1_0, tq1_0, k, 0, 0),
+    ROW(TQ2_0, tq2_0, k, 0, 0),
+    ROW(IQ2_XXS, iq2_xxs, iq2_xxs, iq2xxs_grid),
+    ROW(IQ2_XS, iq2_xs, iq2_xs, iq2xs_grid),
+    ROW(IQ2_S, iq2_s, iq2_s, iq2s_grid),
+    ROW(IQ3_XXS, iq3_xxs, iq3_xxs, iq3xxs_grid),
+    ROW(IQ3_S, iq3_s, iq3_s, iq3s_grid),
+    ROW(IQ1_S, iq1_s, iq1, iq1s_grid),
+    ROW(IQ1_M, iq1_m, iq1, iq1s_grid),
+};
+constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), 0, 0};
+#undef ROW
+#undef NAMES
+
+const Kernels &kernels_of(Format f) {
+    for (const Kernels &k : kKernels)
+        if (k.format == f) return k;
+    return kAny;
+}
+
+// Where a file keeps its tables: word 0 of all tables lies so many words before its shared memory (RIDGE_TABLE_ORIGIN).
+uint32_t table_origin(const Kernels &k) { return k.file == "contract_dot_plain" ? 6400 : k.table_first; }
+
+FormatSet block_formats() {
+    FormatSet s;
+    for (const FormatInfo &f : all_formats())
+        if (!f.is_float()) s = s | FormatSet{f.id};
+    return s;
+}
+FormatSet any_formats() {
+    FormatSet s;
+    for (const FormatInfo &f : all_formats()) s = s | FormatSet{f.id};
+    return s;
+}
+
+// What Contract and GateUp have in common.
+struct Banks {
+    uint32_t n = 0;
+    std::array<Bank, 3> bank;
+    ValueId x, ids;
+    bool gated = false;
+    GluKind kind = GluKind::silu;
+    ValueId q8 = kNone;
+};
+Banks banks_of(const Op &op) {
+    if (const Contract *c = std::get_if<Contract>(&op)) return {c->n_banks, c->banks, c->x, c->ids};
+    const GateUp &g = std::get<GateUp>(op);
+    return {2, {Bank{g.gate, kNone, g.out}, Bank{g.up, kNone, g.out}}, g.x, g.ids, true, g.kind};
+}
+
+DotBank dot_bank(const LaunchView &v, const Bank &b, uint32_t first, uint32_t wave) {
+    const Weight &w = v.program.weight(b.weight);
+    const FormatInfo &f = info(w.format);
+    const size_t row = row_bytes(w.format, w.k);
+    DotBank d{};
+    d.weight = v.weight(b.weight);
+    d.bias = b.bias == kNone ? nullptr : reinterpret_cast<const f32 *>(v.weight(b.bias));
+    d.out = b.out == kNone ? nullptr : v.ptr<f32>(b.out);
+    d.expert_bytes = row * w.n, d.row_bytes = row;
+    d.n = w.n, d.first = first;
+    d.format = static_cast<u32>(w.format);
+    d.step_bytes = wave * 32 / std::max(f.block, 1u) * f.bytes;
+    return d;
+}
+
+// Fills what both kinds of arguments have; returns the routed rows, 0 without ids.
+template <class Args>
+uint32_t fill(const LaunchView &v, const Banks &b, uint32_t wave, Args &a) {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < b.n; i++) {
+        a.bank[i] = dot_bank(v, b.bank[i], rows, wave);
+        rows += a.bank[i].n;
+    }
+    const Weight &w = v.program.weight(b.bank[0].weight);
+    a.n_banks = b.n, a.k = w.k;
+    a.units = b.gated ? w.n : rows;
+    a.glu = b.gated ? static_cast<u32>(b.kind) + 1 : 0;
+    if (b.ids == kNone) return 0;
+    a.ids = v.ptr<const i32>(b.ids);
+    a.experts = w.experts, a.slots = v.cols(b.ids);
+    const auto routed = static_cast<uint32_t>(v.rows(b.ids) * v.cols(b.ids));
+    a.x_by_slot = v.rows(b.x) == routed && a.slots > 1 ? 1 : 0;
+    return routed;
+}
+
+void emit_int8(const LaunchView &v, Emit &e) {
+    const Banks b = banks_of(v.op);
+    const uint32_t wave = e.device().wave, waves = kThreads / wave;
+    ContractDotArgs a{};
+    const uint32_t routed = fill(v, b, wave, a);
+    a.x = q8_of(v, b.x);
+    a.tokens = routed > 0 ? 1 : static_cast<uint32_t>(v.rows(b.x));
+
+    const Kernels *k = &kernels_of(v.program.weight(b.bank[0].weight).format);
+    bool same = true;
+    uint32_t first = UINT32_MAX, last = 0, stage = 0;
+    for (uint32_t i = 0; i < b.n; i++) {
+        const Format f = v.program.weight(b.bank[i].weight).format;
+        const Kernels &of = kernels_of(f);
+        same = same && &of == k;
+        if (of.table_words > 0)
+            first = std::min(first, of.table_first), last = std::max(last, of.table_first + of.table_words);
+        stage = std::max(stage, std::min(a.bank[i].step_bytes, static_cast<u32>(a.bank[i].row_bytes)));
+    }
+    if (!same) k = &kAny;
+    a.stage_bytes = (stage + 15 + 15) / 16 * 16;
+    if (last > 0) {
+        a.table_first = first, a.table_words = last - first;
+        a.ring_at = ((last - (same ? table_origin(*k) : 0)) * 4 + 15) / 16 * 16;
+    }
+    const uint32_t shared = a.ring_at + waves * kStages * a.stage_bytes;
+    // As many blocks as are resident at once: each wave goes on to its next row.
+    a.blocks = std::min((a.units + waves - 1) / waves, e.device().processors * 4);
+    const uint32_t m = a.tokens == 1 ? 0 : a.tokens == 2 ? 1 : a.tokens <= 4 ? 2 : 3, per = 1u << m;
+    e.grid(k->file, k->name[m], {a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per}, kThreads, shared, a);
+}
+
+void emit_f32(const LaunchView &v, Emit &e) {
+    const Banks b = banks_of(v.op);
+    const uint32_t waves = kThreads / e.device().wave;
+    ContractF32Args a{};
+    const uint32_t routed = fill(v, b, e.device().wave, a);
+    a.x = v.ptr<const f32>(b.x);
+    a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
+    a.grid_rows = std::min(a.rows, 32768u);
+    e.grid("contract_f32", "contract_f32", {(a.units + waves - 1) / waves, a.grid_rows}, kThreads, 0, a);
+}
+
+const std::array<Row, 4> kRows = [] {
+    Kernel k;
+    k.formats = block_formats();
+    k.input = DType::q8;
+    k.order = Order::int8_lanes;
+    k.rank = 10;
+    Kernel contract = k, gate_up = k;
+    contract.name = "simt.contract.int8dot", contract.op = kind<Contract>();
+    gate_up.name = "simt.gate_up.int8dot", gate_up.op = kind<GateUp>();
+    k.formats = any_formats();
+    k.input = DType::f32;
+    k.order = Order::f32_lanes;
+    Kernel contract_f32 = k, gate_up_f32 = k;
+    contract_f32.name = "simt.contract.f32", contract_f32.op = kind<Contract>();
+    gate_up_f32.name = "simt.gate_up.f32", gate_up_f32.op = kind<GateUp>();
+    return std::array<Row, 4>{Row{contract, emit_int8}, Row{gate_up, emit_int8}, Row{contract_f32, emit_f32},
+                              Row{gate_up_f32, emit_f32}};
+}();
+
+}  // namespace
+
+std::span<const Row> contract_dot_rows() { return kRows; }
+
+}  // namespace ridge::simt

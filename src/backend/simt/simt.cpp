@@ -1,0 +1,140 @@
+#include "backend/simt/simt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/simt/executable.h"
+#include "backend/simt/images.h"
+#include "backend/simt/rows.h"
+#include "backend/simt/simt_device.h"
+#include "core/error.h"
+
+namespace ridge {
+namespace {
+
+using namespace simt;
+
+// The rows of all tables, and the kernels of them one after the other as Backend wants them: kernel i is of row i.
+struct Rows {
+    std::vector<const Row *> rows;
+    std::vector<Kernel> kernels;
+};
+
+const Rows &all_rows() {
+    static const Rows all = [] {
+        Rows r;
+        for (const auto table : {contract_dot_rows(), contract_mma_rows(), attention_rows(), other_rows()})
+            for (const Row &row : table) r.rows.push_back(&row), r.kernels.push_back(row.kernel);
+        return r;
+    }();
+    return all;
+}
+
+std::span<const Image> images(bool cuda) { return cuda ? cuda_images() : hip_images(); }
+
+class SimtBackend final : public Backend {
+  public:
+    SimtBackend(const Driver &driver, const SimtOptions &o)
+        : device_(driver, static_cast<int>(o.index), images(o.cuda)), features_(features_of(device_)) {
+        // Code for this device, or the sentence that there is none, before anything is loaded.
+        device_.modules().function("contract_f32", "contract_f32");
+        features_ = features_of(device_);
+        const DriverDevice &d = device_.description();
+        limits_ = {d.processors, d.wave, d.shared_per_block, d.threads_per_processor};
+    }
+
+    DeviceInfo info() const override {
+        device_.use();
+        size_t free = 0, total = 0;
+        check(device_.driver(), device_.driver().memory(&free, &total), "asking for free memory");
+        const DriverDevice &d = device_.description();
+        const std::string names = feature_names(features_);
+        return {device_.name(),
+                fmt::format("{}, {} processors{}{}{}", d.name, d.processors,
+                            d.major > 0 && device_.driver().is_cuda ? fmt::format(", compute {}.{}", d.major, d.minor)
+                                                                    : std::string(),
+                            names.empty() ? "" : ", ", names),
+                total,
+                free,
+                1,
+                fmt::format("{} {}", device_.driver().name, device_.driver().version)};
+    }
+
+    std::span<const Kernel> kernels() const override { return all_rows().kernels; }
+    Features features() const override { return features_; }
+    std::string feature_names(Features f) const override {
+        std::string names;
+        const auto add = [&](Features bit, const char *text) {
+            if ((f & bit) != 0) names += (names.empty() ? "" : " ") + std::string(text);
+        };
+        add(kMma, "mma"), add(kWmma, "wmma"), add(kMfma, "mfma"), add(kPdl, "pdl");
+        return names;
+    }
+
+    Buffer allocate(size_t bytes, std::string_view what) override { return device_.allocate(bytes, what); }
+    Buffer load(const Weight &w, Layout layout) override {
+        RIDGE_ASSERT(layout == Layout::file);
+        Buffer b = device_.allocate(w.bytes(), w.name, false);
+        device_.upload(b.address, {w.data, w.bytes()});
+        return b;
+    }
+    void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
+        RIDGE_ASSERT(offset <= to.bytes && from.size() <= to.bytes - offset);
+        device_.upload(to.address + offset, from);
+    }
+    void download(const Buffer &from, size_t offset, std::span<std::byte> to) override {
+        RIDGE_ASSERT(offset <= from.bytes && to.size() <= from.bytes - offset);
+        device_.download(from.address + offset, to);
+    }
+    std::shared_ptr<void> host_memory(size_t bytes) override { return device_.host_memory(bytes); }
+
+    std::unique_ptr<Executable> compile(const Program &program, const Bindings &bindings,
+                                        std::vector<Launch> launches) override {
+        std::vector<RowLaunch> rows;
+        rows.reserve(launches.size());
+        const Rows &all = all_rows();
+        for (const Launch &l : launches) {
+            const auto index = static_cast<size_t>(l.kernel - all.kernels.data());
+            RIDGE_ASSERT(index < all.rows.size() && l.kernel->op == program.nodes[l.node].op.index());
+            rows.push_back({l, all.rows[index]});
+        }
+        return make_executable(device_, limits_, (features_ & kPdl) != 0, program, bindings, std::move(rows));
+    }
+
+  private:
+    static Features features_of(Device &device) {
+        const DriverDevice &d = device.description();
+        if (device.driver().is_cuda) return (d.major >= 8 ? kMma : 0u) | (d.major >= 9 ? kPdl : 0u);
+        const std::string &target = device.modules().target();
+        if (target.starts_with("gfx11") || target.starts_with("gfx12")) return kWmma;
+        return target.starts_with("gfx9") ? Features{kMfma} : Features{0};
+    }
+
+    Device device_;
+    Features features_;
+    DeviceLimits limits_;
+};
+
+const Driver &open_driver(const SimtOptions &o) {
+    const std::string_view absent = o.cuda ? cuda_absent() : hip_absent();
+    if (images(o.cuda).empty()) fail(ErrorKind::unsupported, "{}", absent);
+    return o.cuda ? open_cuda_driver(o.driver) : open_hip_driver(o.driver);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_simt_backend(const SimtOptions &o) {
+    const Driver &driver = open_driver(o);
+    if (o.index >= static_cast<unsigned>(driver.devices))
+        fail(ErrorKind::usage, "there is no device {}:{}; there {} {}", o.cuda ? "cuda" : "hip", o.index,
+             driver.devices == 1 ? "is one," : "are",
+             driver.devices == 1 ? fmt::format("{}:0", o.cuda ? "cuda" : "hip")
+                                 : fmt::format("{} of them, from {}:0", driver.devices, o.cuda ? "cuda" : "hip"));
+    return std::make_unique<SimtBackend>(driver, o);
+}
+
+unsigned count_simt_devices(const SimtOptions &o) { return static_cast<unsigned>(open_driver(o).devices); }
+
+}  // namespace ridge
