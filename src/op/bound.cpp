@@ -53,16 +53,35 @@ double softmax(Order order, size_t n, double want, double distance, double sprea
 
 double softcap(double cap) { return gamma(9) * cap + kTiny; }
 
+namespace {
+
+// Of one weight until the softmax is complete: exponentials, its own among them, and products.
+struct Rescalings {
+    double exps, products;
+};
+Rescalings rescalings(Order order, double n) {
+    const double blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
+    // A wave takes at least 32 positions of its chunk's units at a time; then waves, chunks and a sink are joined.
+    if (order == Order::softmax_split) {
+        const double each = 2 * std::ceil(blocks / 32);
+        return {each + 4, each + 3};
+    }
+    return {blocks + 1, blocks + 2 * segments};
+}
+
+}  // namespace
+
 double attention(Order order, const AttentionCase &c, double want) {
-    const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
+    const double n = static_cast<double>(c.length);
+    const Rescalings r = rescalings(order, n);
     const Order dot = order == Order::softmax_blocks64 ? Order::f32_lanes16 : order;
     double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score, score = c.score;
     if (c.softcap > 0) score_error += softcap(c.softcap), score = std::min(score, c.softcap);
     if (std::isfinite(c.sink)) score = std::max(score, std::min(std::fabs(c.sink), score + kExpVanishes));
-    const double exponent = score_error + kU * (2 * score + 2 * score_error) + (kExp + kU) * (blocks + 1);
-    const double roundings = gamma(n + blocks + 2 * segments);
+    const double exponent = score_error + kU * (2 * score + 2 * score_error) + (kExp + kU) * r.exps;
+    const double roundings = gamma(n + r.products);
     const double relative = std::expm1(exponent) * (1 + roundings) + roundings;
-    const double underflow = (n * (blocks + 1) * c.largest_v + 1) * 8 * kTiny;
+    const double underflow = (n * r.exps * c.largest_v + 1) * 8 * kTiny;
     return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 3 * kU * std::fabs(want) + underflow;
 }
 

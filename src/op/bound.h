@@ -84,7 +84,8 @@ struct AttentionCase {
 // Each score is off by at most e = gamma(dot + 2) * score, so its exponential by e^e, and the distances to the running
 // maximum, which telescope over the blocks, by u * 2 * score in all. Every block of 64 costs an exp and two products
 // (rescaling), every segment of 512 that is joined to the others as much; numerator and denominator are sums over the
-// visible positions; at the end a division, or a reciprocal and two products.
+// visible positions; at the end a division, or a reciprocal and two products. Order::softmax_split rescales once for each
+// turn of a wave, and when waves and when chunks are joined.
 // A soft cap shrinks errors (its slope is at most 1), adds softcap() of its own, and holds scores within +-softcap.
 // A sink is one more term of the denominator, the first. It is exact, but distances may reach to it; where it lies more
 // than kExpVanishes from every score, exp is 0 on one side and it adds no more.

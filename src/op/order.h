@@ -44,6 +44,14 @@ enum class Order : uint8_t {
     // At the end the lanes of l are added as in f32_lanes16. A sink s joins: M = max(m, s); c = exp(m - M); l = l * c +
     // exp(s - M); without one c = 1. out = o * (c * (1 / l)).
     softmax_blocks64,
+
+    // Softmax over the KV of one token and head in chunks of whole units of 64 positions: as many units each as make at
+    // most 32 chunks of those that the token sees. A chunk is shared by 256 lanes in rows of L (8 for heads of up to 64
+    // values, 16 up to 128, 32), four positions of a row at a time; a lane has eight values. d_j: fma over those
+    // ascending, then neighbours as sum_together in simt/kernels/attention_split.cu. A wave has one running maximum, a
+    // lane its own sums; rows, waves and chunks are joined ascending, each by its distance to the largest maximum. A
+    // wave of 64 lanes gives other bits than one of 32.
+    softmax_split,
 };
 
 }  // namespace ridge
