@@ -11,7 +11,7 @@ file(CREATE_LINK ${RIDGE_FMT_HEADERS}/fmt ${headers}/fmt SYMBOLIC)
 
 file(GLOB_RECURSE RIDGE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER RIDGE_SOURCES INCLUDE REGEX "/src/(backend|core|engine|format|op)/|/src/oracle/(decode|ops|tables)|/src/measure/gate")
-list(FILTER RIDGE_SOURCES EXCLUDE REGEX "/gate_model")
+list(FILTER RIDGE_SOURCES EXCLUDE REGEX "/gate_model|/simt/emulate/")
 add_executable(ridge_gate ${PROJECT_SOURCE_DIR}/tests/cross/gate.cpp ${RIDGE_SOURCES})
 target_include_directories(ridge_gate PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(ridge_gate SYSTEM PRIVATE ${headers})

@@ -1,5 +1,5 @@
 // What device.h asks of the emulator: a block's threads are fibers, of which one runs at a time until it comes to a
-// switch point (a barrier, a shuffle, an acquiring load).
+// switch point (a barrier, a shuffle, an acquiring load, an atomic).
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,16 @@ struct Registered {
     Registered(const char *name, void (*entry)(const void *args), size_t args_bytes, uint32_t threads);
 };
 
-uint32_t thread_index();
-uint32_t block_index(unsigned axis);
-std::byte *shared_memory();
+// Of the thread that runs. Kernels ask for it all the time, so it is no call.
+struct Here {
+    uint32_t thread, block[3];
+    std::byte *shared;
+};
+extern Here here;
+
+inline uint32_t thread_index() { return here.thread; }
+inline uint32_t block_index(unsigned axis) { return here.block[axis]; }
+inline std::byte *shared_memory() { return here.shared; }
 void barrier();
 void wave_barrier();
 // The value that lane `from` of this wave gave to the same call.
