@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 namespace ridge::standin {
 
@@ -60,7 +61,7 @@ bool forget(std::vector<std::unique_ptr<T>> &all, const void *handle) {
 int break_captures() {
     int code = kSuccess;
     for (const auto &c : driver().captures) {
-        if (c->mode == 2) continue;
+        if (c->mode == 2 || (c->mode == 1 && c->thread != std::this_thread::get_id())) continue;
         c->invalid = true;
         code = kCaptureUnsupported;
     }
@@ -85,7 +86,6 @@ Driver::Driver() { reset(); }
 
 void Driver::reset() {
     settings = {};
-    initialized = false;
     captures.clear();
     graphs.clear();
     ready.clear();
@@ -199,7 +199,7 @@ int unload_module(void *module) {
     return kSuccess;
 }
 
-int find_function(void **function, void *module, const char *name) {
+int find_function(void **function, void *module, const char *name, uint32_t allowed_shared) {
     Module *m = lookup(driver().modules, module);
     if (m == nullptr) return kInvalidHandle;
     if (function == nullptr || name == nullptr) return kInvalidValue;
@@ -214,6 +214,7 @@ int find_function(void **function, void *module, const char *name) {
     f->device = m->device;
     f->module = m;
     f->kernel = kernel;
+    f->allowed_shared = allowed_shared;
     *function = f.get();
     driver().functions.push_back(std::move(f));
     return kSuccess;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/simt/emulate/launch.h"
@@ -91,7 +92,8 @@ struct Graph {
 
 struct Capture {
     Stream *origin = nullptr;
-    int mode = 0;  // 0 global, 1 of this thread, 2 relaxed
+    int mode = 0;  // whose calls break it: 0 those of all threads, 1 of its own, 2 none
+    std::thread::id thread;
     bool invalid = false;
     Graph graph;
     std::vector<Stream *> joined;  // streams that wait for an event of it
@@ -120,7 +122,7 @@ struct Function {
     Device *device = nullptr;
     Module *module = nullptr;
     const emulate::Kernel *kernel = nullptr;
-    uint32_t allowed_shared = 48 << 10;
+    uint32_t allowed_shared = 0;
 };
 
 struct Device {
@@ -175,7 +177,7 @@ int release_pinned(void *);
 int enable_peer(Device &peer);
 int load_module(void **module, const void *image);
 int unload_module(void *module);
-int find_function(void **function, void *module, const char *name);
+int find_function(void **function, void *module, const char *name, uint32_t allowed_shared);
 int allow_shared(const void *function, int bytes);
 
 struct Shape {

@@ -29,6 +29,7 @@ uint32_t shuffle(uint32_t v, uint32_t from);
 uint32_t atomic_add(uint32_t *p, uint32_t v);
 uint32_t load_acquire(const uint32_t *p);
 void wait_for_previous();
+uint64_t nanoseconds();  // of the host's steady clock
 
 // Checks that the bytes lie in an allocation of the device (else the launch fails as an illegal address does), counts
 // them, and gives them as they lie in the host's memory.

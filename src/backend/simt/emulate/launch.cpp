@@ -1,6 +1,7 @@
 #include "backend/simt/emulate/launch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -454,6 +455,10 @@ uint32_t atomic_add(uint32_t *p, uint32_t v) {
     const uint32_t old = *at;
     *at = old + v;
     return old;
+}
+
+uint64_t nanoseconds() {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
 void wait_for_previous() {

@@ -12,7 +12,9 @@
 extern "C" {
 
 // 0, or 1: there is no such setting. They hold from the next call of a driver function.
-//   reset                 (any value) everything as when the library was loaded, settings too. All handles become
+//   reset                 (any value) everything as when the library was loaded, settings too. All handles but devices
+//   and
+//                         contexts become invalid
 //   invalid devices               1 to 8; 1. With 0 there is none memory                bytes of each device; 8 GiB,
 //   below 16 GiB processors            4; a launch has processors * blocks_per_processor blocks resident
 //   blocks_per_processor  1

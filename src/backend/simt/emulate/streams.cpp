@@ -255,6 +255,7 @@ int begin_capture(void *stream, int mode) {
     s->capture = driver().captures.back().get();
     s->capture->origin = s;
     s->capture->mode = mode;
+    s->capture->thread = std::this_thread::get_id();
     return kSuccess;
 }
 

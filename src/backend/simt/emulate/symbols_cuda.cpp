@@ -229,7 +229,7 @@ EXPORT cuModuleUnload(void *module) {
 }
 EXPORT cuModuleGetFunction(void **function, void *module, const char *name) {
     const Lock hold(driver().lock);
-    return find_function(function, module, name);
+    return find_function(function, module, name, 48 << 10);
 }
 EXPORT cuFuncSetAttribute(void *function, int id, int value) {
     const Lock hold(driver().lock);

@@ -188,7 +188,7 @@ EXPORT hipModuleUnload(void *module) {
 }
 EXPORT hipModuleGetFunction(void **function, void *module, const char *name) {
     const Entered in;
-    return find_function(function, module, name);
+    return find_function(function, module, name, kSharedPerBlock);
 }
 EXPORT hipFuncSetAttribute(const void *function, int id, int value) {
     const Entered in;
