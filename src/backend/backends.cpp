@@ -23,8 +23,8 @@ CeilingFigures measure_cpu(Backend &device) { return cpu::measure_device(device)
 
 const BackendRow kBackends[] = {
     {"cpu", open_cpu, "", measure_cpu},
-    {"cuda", open_cuda, ""},
-    {"hip", open_hip, ""},
+    {"cuda", open_cuda, "", measure_simt},
+    {"hip", open_hip, "", measure_simt},
     {"vulkan", nullptr, "not part of this version"},
     {"metal", nullptr, "not part of this version"},
 };

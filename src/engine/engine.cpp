@@ -116,7 +116,7 @@ void Engine::run(const StepBuffer &step, StepTrace *trace) {
     fetch_logits(step);
     if (trace) {
         trace->end(program_);
-        trace->logits = trace->wall - trace->since_began(ran);
+        trace->logits = trace->wall + trace->apart - trace->since_began(ran);
         trace->overhead += 2 * stamp_cost();
     }
 }

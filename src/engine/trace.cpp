@@ -33,7 +33,7 @@ void StepTrace::begin(const Program &p, const StepView &step) {
     count = {
         .tokens = step.tokens(), .outputs = step.outputs(), .kv_positions = all.kv_positions, .kv_rows = all.kv_rows};
     prompt = count.tokens > step.limits.sequences;
-    wall = logits = waiting = overhead = 0;
+    wall = logits = apart = waiting = overhead = 0;
     workers = 1, barriers = 0;
     launches.clear();
     launches.reserve(p.nodes.size());
@@ -49,7 +49,7 @@ void StepTrace::begin(const Program &p, const StepView &step) {
 }
 
 void StepTrace::end(const Program &p) {
-    wall = since_began(TraceClock::now());
+    wall = since_began(TraceClock::now()) - apart;
     double sum = 0;
     size_t counted = 0;
     for (const LaunchTrace &l : launches)

@@ -34,6 +34,7 @@ struct StepTrace {
     bool prompt = false;    // part of a text that is read, in contrast to a token that was just drawn
     double wall = 0;        // of Engine::run
     double logits = 0;      // of that: to fetch the logits
+    double apart = 0;       // not of that: a device that had to run its launches a second time to time them one by one
     uint32_t workers = 1;   // the most of any device
     uint32_t barriers = 0;  // that workers met at, the end of each segment among them; 0 where there is one worker
     double waiting = 0;     // sum over workers of the time at barriers, from a segment's first launch to its last

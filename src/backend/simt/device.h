@@ -28,6 +28,7 @@
 //   copy_async_wait<N>() ... which waits until all but the N latest groups have arrived (then sync() or sync_wave()
 //   makes
 //                        them visible to others)
+//   nanoseconds()        of a clock that goes on while the kernel runs
 //   dot4(acc, a, b)      acc + the dot of four signed bytes each
 //   fma, exp, sqrt, min, max   f32, correctly rounded but exp, which takes the CPU's steps (backend/cpu/math.h): the
 //   same
@@ -138,6 +139,11 @@ DEVICE void let_next_start() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+DEVICE u64 nanoseconds() {
+    u64 t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
 DEVICE i32 dot4(i32 acc, u32 a, u32 b) { return __dp4a(static_cast<i32>(a), static_cast<i32>(b), acc); }
 DEVICE f32 fma(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
 DEVICE f32 sqrt(f32 x) { return __fsqrt_rn(x); }
@@ -191,6 +197,7 @@ DEVICE void copy_async_wait() {}
 DEVICE void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 DEVICE void wait_for_previous() {}
 DEVICE void let_next_start() {}
+DEVICE u64 nanoseconds() { return __builtin_readsteadycounter() * 10; }  // of 100 MHz on all targets here
 DEVICE i32 dot4(i32 acc, u32 a, u32 b) {
 #if defined(__GFX11__) || defined(__GFX12__)
     return __builtin_amdgcn_sudot4(true, static_cast<i32>(a), true, static_cast<i32>(b), acc, false);
@@ -235,6 +242,10 @@ DEVICE void copy_async_wait() {}
 DEVICE void fence() {}
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
 DEVICE void let_next_start() {}
+inline u64 nanoseconds() {  // each look takes a microsecond
+    static u64 now = 0;
+    return now += 1000;
+}
 DEVICE i32 dot4(i32 acc, u32 a, u32 b) {
     for (u32 i = 0; i < 4; i++) acc += static_cast<i8>(a >> (8 * i)) * static_cast<i8>(b >> (8 * i));
     return acc;

@@ -1,10 +1,12 @@
 #include "backend/simt/executable.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "backend/simt/kernels/ceilings.h"
 #include "core/error.h"
 #include "engine/trace.h"
 
@@ -65,10 +67,8 @@ class SimtExecutable final : public Executable, private Emit {
         send(step);
         if (trace)
             run_traced(*trace);
-        else if (graphs_ && view_.tokens() <= kMostCaptured && launches_.size() >= kFewestCaptured)
-            replay();
         else
-            for (const RowLaunch &l : launches_) emit(l);
+            submit_all();
     }
 
   private:
@@ -86,6 +86,11 @@ class SimtExecutable final : public Executable, private Emit {
         check(driver_, driver_.to_device(step_.address, host, words.size(), device_.stream()), "copying the step");
         check(driver_, driver_.record(copied_[slot], device_.stream()), "recording an event");
         first_ = true;
+    }
+
+    void submit_all() {
+        if (graphs_ && view_.tokens() <= kMostCaptured && launches_.size() >= kFewestCaptured) return replay();
+        for (const RowLaunch &l : launches_) emit(l);
     }
 
     void emit(const RowLaunch &l) {
@@ -119,49 +124,73 @@ class SimtExecutable final : public Executable, private Emit {
         check(driver_, driver_.launch_graph(found->second, device_.stream()), "launching a graph");
     }
 
-    // Launch by launch, with an event between any two.
+    // The step as it always runs, for its time; then once more launch by launch with an event between any two, which
+    // gives the same values again. A kernel that waits keeps the device busy until the host has submitted all of it, so
+    // that the events tell of the device alone. Launches that overlapped in the first run, or followed each other
+    // faster in a graph, take longer apart: their times are scaled to what the first run took.
     void run_traced(StepTrace &trace) {
-        while (events_.size() < launches_.size() + 1) {
+        while (events_.size() < launches_.size() + 4) {
             Handle e = nullptr;
             check(driver_, driver_.create_event(&e), "making an event");
             events_.push_back(e);
         }
-        device_.synchronize();  // so that the first event is now
-        const double began = trace.since_began(TraceClock::now());
-        check(driver_, driver_.record(events_[0], device_.stream()), "recording an event");
+        const Handle begin = events_[launches_.size() + 2], end = events_[launches_.size() + 3];
+        const auto now = [&] { return trace.since_began(TraceClock::now()) - trace.apart; };
+        device_.synchronize();
+        const double submitted = now();
+        record(begin);
+        submit_all();
+        record(end);
+        device_.synchronize();
+        const double ended = now(), device_time = between(begin, end);
+        const double lead = std::max(0.0, ended - submitted - device_time);
+
+        const TraceClock::time_point again = TraceClock::now();
         traced_ = true;
+        wait(launches_.size());
+        record(events_[launches_.size() + 1]);
+        record(events_[0]);  // what lies between these two is the cost of an event
         std::vector<uint32_t> grids(launches_.size());
         for (size_t i = 0; i < launches_.size(); i++) {
             grids_ = 0;
             emit(launches_[i]);
             grids[i] = grids_;
-            check(driver_, driver_.record(events_[i + 1], device_.stream()), "recording an event");
+            record(events_[i + 1]);
         }
         traced_ = false;
         device_.synchronize();
+        const double cost = between(events_[launches_.size() + 1], events_[0]);
+        std::vector<double> seconds(launches_.size());
+        double sum = 0;
+        for (size_t i = 0; i < launches_.size(); i++)
+            if (grids[i] > 0) sum += seconds[i] = std::max(1e-9, between(events_[i], events_[i + 1]) - cost);
+        const double scale = sum > device_time ? device_time / sum : 1;
+        double at = submitted + lead;
         for (size_t i = 0; i < launches_.size(); i++) {
             if (grids[i] == 0) continue;
             LaunchTrace t{.kernel = launches_[i].launch.kernel,
                           .node = launches_[i].launch.node,
                           .device = program_.nodes[launches_[i].launch.node].device,
+                          .start = at,
                           .tiles = grids[i]};
-            t.start = began + since_first(i), t.end = began + since_first(i + 1);
-            t.busy = t.end - t.start;
-            if (const ValueId ids = expert_ids(op(i)); ids != kNone) t.experts = experts(i, ids);
+            t.busy = seconds[i] * scale;
+            at = t.end = at + t.busy;
             trace.launches.push_back(t);
         }
+        trace.apart += std::chrono::duration<double>(TraceClock::now() - again).count();
     }
-    double since_first(size_t event) const {
+    // Keeps the device busy for as long as it takes to submit so many launches and events.
+    void wait(size_t launches) {
+        CeilingArgs a{};
+        a.n = 50000 + 15000 * launches;
+        launch("ceilings", "ceiling_wait", {1, 1, 1}, 128, 0, &a, sizeof a);
+    }
+    void record(Handle event) { check(driver_, driver_.record(event, device_.stream()), "recording an event"); }
+    double between(Handle first, Handle second) const {
         float ms = 0;
-        check(driver_, driver_.elapsed(&ms, events_[0], events_[event]), "reading an event");
+        check(driver_, driver_.elapsed(&ms, first, second), "reading an event");
         return ms * 1e-3;
     }
-    const Op &op(size_t i) const { return program_.nodes[launches_[i].launch.node].op; }
-    // Ids share memory with other values, so they are counted only where they are still there: right after the step,
-    // where no later value took their place. Plans keep them until the last expert launch of a layer, so the last
-    // layer's are.
-    uint32_t experts(size_t, ValueId) const { return 0; }
-
     // Emit
     uint64_t step_address() const override { return step_.address; }
     const DeviceLimits &device() const override { return limits_; }

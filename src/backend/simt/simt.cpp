@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/simt/ceilings.h"
 #include "backend/simt/executable.h"
 #include "backend/simt/images.h"
 #include "backend/simt/rows.h"
@@ -103,6 +104,8 @@ class SimtBackend final : public Backend {
         return make_executable(device_, limits_, (features_ & kPdl) != 0, program, bindings, std::move(rows));
     }
 
+    CeilingFigures ceilings() { return measure_ceilings(device_, limits_, features_); }
+
   private:
     static Features features_of(Device &device) {
         const DriverDevice &d = device.description();
@@ -134,6 +137,8 @@ std::unique_ptr<Backend> make_simt_backend(const SimtOptions &o) {
                                  : fmt::format("{} of them, from {}:0", driver.devices, o.cuda ? "cuda" : "hip"));
     return std::make_unique<SimtBackend>(driver, o);
 }
+
+CeilingFigures measure_simt(Backend &device) { return dynamic_cast<SimtBackend &>(device).ceilings(); }
 
 unsigned count_simt_devices(const SimtOptions &o) { return static_cast<unsigned>(open_driver(o).devices); }
 

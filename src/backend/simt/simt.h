@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/device_ceilings.h"
 
 namespace ridge {
 
@@ -16,6 +17,8 @@ struct SimtOptions {
 
 // Throws Error{unsupported} with a sentence: no driver, too old, no such device, no code for it.
 std::unique_ptr<Backend> make_simt_backend(const SimtOptions &options);
+// Precondition: made by the function above.
+CeilingFigures measure_simt(Backend &device);
 // Devices that the driver sees. Throws as above where there is no driver.
 unsigned count_simt_devices(const SimtOptions &options);
 
