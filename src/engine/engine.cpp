@@ -44,7 +44,7 @@ Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &wei
             fail(ErrorKind::usage, "layer {} is placed on device {}, but the devices are 0 to {}", n.layer, n.device,
                  devices_.size() - 1);
     buckets_ = token_buckets(devices_, options_.limits.tokens);
-    const MemoryPlan memory = plan_memory(program_, options_.limits, devices_.size());
+    const MemoryPlan memory = plan_memory(program_, options_.limits, devices_.size(), options_.keep_values);
     offsets_ = memory.offset;
     size_t copy_bytes = 0;
     for (size_t d = 0; d < devices_.size(); d++) {

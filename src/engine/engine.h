@@ -34,6 +34,7 @@ class WeightStore {
 struct EngineOptions {
     StepLimits limits;
     uint32_t pages = 1;  // pages of per-token state, over all sequences
+    bool keep_values = false;  // for gates: no two values share memory, so that all can be read after a step
 };
 
 // For measurements: some launches of a step apart from the others, as often as wanted, on what they found in it.

@@ -124,7 +124,7 @@ std::vector<uint32_t> token_buckets(std::span<Backend *const> devices, uint32_t 
     return buckets;
 }
 
-MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devices) {
+MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devices, bool apart) {
     constexpr size_t kAlign = 256;  // every device's widest loads, and no two values on one cache line
     const Lifetimes life(p);
     MemoryPlan plan;
@@ -153,7 +153,7 @@ MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devi
         // The lowest gap between values alive at the same time.
         std::vector<Placed> alive;
         for (const Placed &o : placed[d])
-            if (o.first <= life.last[v] && life.first[v] <= o.last) alive.push_back(o);
+            if (apart || (o.first <= life.last[v] && life.first[v] <= o.last)) alive.push_back(o);
         std::sort(alive.begin(), alive.end(), [](const Placed &a, const Placed &b) { return a.begin < b.begin; });
         size_t at = 0;
         for (const Placed &o : alive) {

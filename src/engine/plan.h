@@ -54,7 +54,8 @@ struct MemoryPlan {
     size_t unshared_bytes = 0;         // what it would take without sharing
     static constexpr size_t kUnused = static_cast<size_t>(-1);
 };
-MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devices);
+// `apart`: none share.
+MemoryPlan plan_memory(const Program &p, const StepLimits &limits, size_t n_devices, bool apart = false);
 
 // The plan in words: per node the chosen row, its bytes and flops, and why each other row was not taken.
 std::string explain(const Program &p, const Plan &plan, std::span<Backend *const> devices);

@@ -1,7 +1,6 @@
 #include "measure/gate_model.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 
 #include "gguf/gguf.h"
 #include "measure/synthetic.h"
+#include "measure/temporary_model.h"
 #include "oracle/forward.h"
 #include "runtime/model.h"
 #include "runtime/sampler.h"
@@ -22,27 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTiny = "tiny-";  // the shapes that are small enough for an f64 forward pass
 constexpr uint32_t kContext = 64;            // beyond the original contexts of the tiny shapes
 constexpr size_t kLeastPositions = 6;
-
-// A synthetic file that is gone when this is.
-class TemporaryModel {
-  public:
-    TemporaryModel(std::string_view like, std::string_view quant, bool pure, uint64_t seed)
-        : path_(fs::temp_directory_path() / fmt::format("ridge-gate-{}-{}-{}-{}.gguf", getpid(), like, quant, seed)) {
-        SynthOptions o;
-        o.like = std::string(like), o.quant = std::string(quant), o.pure = pure, o.seed = seed, o.force = true;
-        write_synthetic(path_, o);
-    }
-    ~TemporaryModel() {
-        std::error_code ignored;
-        fs::remove(path_, ignored);
-    }
-    TemporaryModel(const TemporaryModel &) = delete;
-    TemporaryModel &operator=(const TemporaryModel &) = delete;
-    const fs::path &path() const { return path_; }
-
-  private:
-    fs::path path_;
-};
 
 std::vector<int32_t> random_tokens(uint32_t vocab, uint64_t seed, size_t count) {
     std::vector<int32_t> t(count);

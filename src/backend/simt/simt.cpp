@@ -74,6 +74,8 @@ class SimtBackend final : public Backend {
         return names;
     }
 
+    bool captures() const override { return true; }
+
     Buffer allocate(size_t bytes, std::string_view what) override { return device_.allocate(bytes, what); }
     Buffer load(const Weight &w, Layout layout) override {
         RIDGE_ASSERT(layout == Layout::file);
