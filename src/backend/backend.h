@@ -90,6 +90,8 @@ class Backend {
     virtual std::string feature_names(Features f) const = 0;  // "avx512f avx512vnni"
     // Whether the lever graphs does anything here: steps captured once and replayed.
     virtual bool captures() const { return false; }
+    // Levers of those fusion rules that only some devices' rows take (fuse.h), and this one's do.
+    virtual LeverSet fusions() const { return LeverSet::none(); }
 
     // Zero-filled. Throws Error{limit} with the size wanted and the size free; `what` says what it is for.
     virtual Buffer allocate(size_t bytes, std::string_view what) = 0;

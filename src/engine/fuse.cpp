@@ -207,6 +207,28 @@ void lower_int8_dot(Program &p) {
     p.nodes = std::move(nodes);
 }
 
+// quantize(y), y from a T -> that T with q8, in its place.
+template <class T>
+void publish(Rewrite &r, const Quantize &q, size_t node) {
+    const T *found = r.writer<T>(q.x, node);
+    if (!found || found->q8 != kNone) return;
+    T &producer = std::get<T>(r.p.nodes[r.writer_node(q.x)].op);
+    producer.q8 = q.out;
+    producer.out_read = !r.uses.read_only_by(q.x, node);
+    r.dead[node] = true;
+}
+
+void publish_q8(Program &p, std::span<const LeverSet> devices) {
+    Rewrite r(p);
+    for (size_t i = 0; i < p.nodes.size(); i++) {
+        const Quantize *q = std::get_if<Quantize>(&p.nodes[i].op);
+        const auto d = static_cast<size_t>(p.nodes[i].device);
+        if (!q || d >= devices.size() || !devices[d].has(Lever::publish_q8)) continue;
+        publish<RmsNorm>(r, *q, i), publish<AddRmsNorm>(r, *q, i);
+        publish<Attention>(r, *q, i), publish<GateUp>(r, *q, i);
+    }
+}
+
 // In order: gate_up takes its pair before qkv groups what is left.
 constexpr struct Rule {
     Lever lever;
@@ -218,10 +240,11 @@ constexpr struct Rule {
 
 }  // namespace
 
-Program fuse(Program p, LeverSet levers) {
+Program fuse(Program p, LeverSet levers, std::span<const LeverSet> devices) {
     p.levers = levers;
     for (const Rule &rule : kRules)
         if (levers.has(rule.lever)) rule.apply(p);
+    if (levers.has(Lever::publish_q8) && !levers.has(Lever::fold_quantize)) publish_q8(p, devices);
     return p;
 }
 

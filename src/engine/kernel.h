@@ -41,8 +41,8 @@ struct Tile {
     void (*run)(const LaunchView &, uint32_t tile, std::byte *scratch) = nullptr;
     size_t scratch_bytes = 0;
     // Memory that all workers share during a launch, for steps within the limits. Every launch finds and leaves the
-    // first kSharedZero bytes of it zero (counters) and the rest as it comes. Where LaunchView::shared is null a row does
-    // without.
+    // first kSharedZero bytes of it zero (counters) and the rest as it comes. Where LaunchView::shared is null a row
+    // does without.
     static constexpr size_t kSharedZero = 4096;
     size_t (*shared_bytes)(const Program &, const Op &, const StepLimits &) = nullptr;
 };
@@ -57,7 +57,8 @@ struct Kernel {
     Features needs = 0;
     Lever lever = Lever::none;  // none: the baseline, always legal
     Order order = Order::exact;
-    int rank = 0;  // among legal rows the highest wins
+    int rank = 0;            // among legal rows the highest wins
+    bool publishes = false;  // writes `q8` of operations that ask for it (op.h)
     Tile tile;
     // Why this row cannot run `op` although the fields above fit ("k is not a multiple of 256"); empty: it can.
     std::string_view (*refuses)(const Program &, const Op &) = nullptr;

@@ -21,6 +21,7 @@ std::string why_not(const Kernel &k, const Program &p, const Op &op, const Matri
     if (tokens > k.tokens.last) return fmt::format("is for {} tokens or fewer", k.tokens.last);
     if ((k.needs & ~device.features()) != 0) return "needs " + device.feature_names(k.needs & ~device.features());
     if (!p.levers.has(k.lever)) return fmt::format("its lever {} is off", name(k.lever));
+    if (published(op) != kNone && !k.publishes) return "does not publish q8";
     if (k.refuses)
         if (const std::string_view reason = k.refuses(p, op); !reason.empty()) return std::string(reason);
     return {};

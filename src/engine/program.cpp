@@ -86,6 +86,11 @@ class Checker {
         (type(v, DType::f32), ...);
     }
     void type(ValueId v, DType t) const { require(p_.value(v).type == t, p_.value(v).name + " has the wrong type"); }
+    void q8_of(ValueId out, ValueId q8) const {
+        if (q8 == kNone) return;
+        same_shape(out, q8), type(q8, DType::q8);
+        require(cols(q8) % 32 == 0, "columns to publish are not a multiple of 32");
+    }
     void vector_weight(WeightId w, uint32_t n, uint32_t experts = 1) const {
         const Weight &x = p_.weight(w);
         require(x.n == 1 && x.experts == experts && x.k == n && x.format == Format::F32,
@@ -147,7 +152,7 @@ class Checker {
         require(p_.weight(o.table).k == cols(o.out), "table and output differ in width");
     }
     void shapes(const RmsNorm &o) const {
-        same_shape(o.x, o.out), f32(o.x, o.out);
+        same_shape(o.x, o.out), f32(o.x, o.out), q8_of(o.out, o.q8);
         require(o.width > 0 && cols(o.x) % o.width == 0, "width does not divide the columns");
         vector_weight(o.weight, o.width);
     }
@@ -167,6 +172,7 @@ class Checker {
         matrix(o.x, o.out, o.ids, o.gate);
         matrix(o.x, o.out, o.ids, o.up);
         require(p_.weight(o.gate).experts == p_.weight(o.up).experts, "gate and up differ in experts");
+        q8_of(o.out, o.q8);
     }
     void shapes(const RopeTable &o) const {
         f32(o.out), per_token(o.out);
@@ -180,7 +186,7 @@ class Checker {
     }
     void shapes(const KvWrite &o) const { kv(o.k, o.v, o.k_state, o.v_state); }
     void shapes(const Attention &o) const {
-        f32(o.q, o.out), per_token(o.q), per_token(o.out);
+        f32(o.q, o.out), per_token(o.q), per_token(o.out), q8_of(o.out, o.q8);
         require(o.kv_heads > 0 && o.heads % o.kv_heads == 0, "kv heads do not divide the heads");
         require(cols(o.q) == o.heads * o.head_dim && cols(o.out) == cols(o.q), "q or out are not heads * head_dim");
         require(
@@ -216,7 +222,7 @@ class Checker {
     }
     void shapes(const AddRmsNorm &o) const {
         same_shape(o.a, o.b), same_shape(o.a, o.sum), same_shape(o.a, o.out);
-        f32(o.a, o.b, o.sum, o.out);
+        f32(o.a, o.b, o.sum, o.out), q8_of(o.out, o.q8);
         vector_weight(o.weight, cols(o.a));
     }
     void shapes(const QkNormRope &o) const {

@@ -153,7 +153,8 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     Program p = e.program;
     Value kept = p.value(output);
     p.nodes.push_back({Copy{output, p.add_value(std::move(kept))}, 0, 0});
-    p = fuse(std::move(p), levers);
+    const LeverSet fusions[] = {backend.fusions()};
+    p = fuse(std::move(p), levers, fusions);
     Ran ran;
     ran.nodes = p.nodes.size();
     ran.has_kind = std::any_of(p.nodes.begin(), p.nodes.end(), [&](const Node &n) { return n.op.index() == kind; });

@@ -11,6 +11,7 @@ double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
 double depth(Order order, size_t terms) {
     if (order == Order::f32_lanes16 || order == Order::bf16_pairs16)
         return std::ceil(static_cast<double>(terms) / 16) + 4;
+    if (order == Order::f32_quads256) return 4 * std::ceil(static_cast<double>(terms) / 1024) + 8;
     return static_cast<double>(terms);
 }
 

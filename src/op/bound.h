@@ -26,6 +26,7 @@ double gamma(double roundings);
 
 // Roundings between a product and the sum of `terms` of them, each added by one fma:
 //   f32_lanes16  a lane adds ceil(terms / 16) of them, and four more additions join the lanes
+//   f32_quads256 a lane adds 4 ceil(terms / 1024) of them, and eight more additions join the lanes
 //   any other    one after the other, the worst order there is (or exact, where nothing is rounded: then more than
 //                needed)
 double depth(Order order, size_t terms);

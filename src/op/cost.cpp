@@ -29,7 +29,7 @@ class Estimate {
         const Weight &w = p_.weight(o.table);
         c_.weight_bytes += static_cast<double>(row_bytes(w.format, w.k)) * step_.tokens;
     }
-    void operator()(const RmsNorm &o) { vector(o.weight), c_.flops += 4 * elements(o.x); }
+    void operator()(const RmsNorm &o) { vector(o.weight), c_.flops += 4 * elements(o.x), publish(o); }
     void operator()(const Quantize &o) { c_.flops += 3 * elements(o.x); }
     void operator()(const Contract &o) {
         for (uint32_t b = 0; b < o.n_banks; b++) {
@@ -40,6 +40,7 @@ class Estimate {
     void operator()(const GateUp &o) {
         matrix(o.gate, o.out), matrix(o.up, o.out);
         c_.flops += 4 * elements(o.out);
+        publish(o);
     }
     void operator()(const RopeTable &o) { c_.flops += 2 * elements(o.out); }
     void operator()(const Rope &o) { c_.flops += 3 * elements(o.x); }
@@ -49,6 +50,7 @@ class Estimate {
         // Grouped heads share a read of their KV; every head computes over it.
         c_.read_bytes += step_.kv_rows * (per_position(o.k_state) + per_position(o.v_state));
         c_.flops += 4.0 * o.heads * o.head_dim * step_.kv_positions;
+        publish(o);
     }
     void operator()(const Glu &o) { c_.flops += 4 * elements(o.out); }
     void operator()(const Add &o) { c_.flops += elements(o.out); }
@@ -60,7 +62,7 @@ class Estimate {
     void operator()(const MoeCombine &o) { c_.flops += 2 * elements(o.x); }
     void operator()(const GatherRows &) { c_.read_bytes = c_.write_bytes; }
     void operator()(const Copy &) {}
-    void operator()(const AddRmsNorm &o) { vector(o.weight), c_.flops += 5 * elements(o.a); }
+    void operator()(const AddRmsNorm &o) { vector(o.weight), c_.flops += 5 * elements(o.a), publish(o); }
     void operator()(const QkNormRope &o) {
         kv_write(o.k_state, o.v_state);
         if (o.q_norm != kNone) vector(o.q_norm);
@@ -75,6 +77,13 @@ class Estimate {
     }
     double per_position(StateId s) const { return static_cast<double>(row_bytes(p_.state(s).type, p_.state(s).cols)); }
     void vector(WeightId w) { c_.weight_bytes += static_cast<double>(p_.weight(w).bytes()); }
+    // The q8 form is counted with the operands; an output that nobody reads need not be written.
+    template <class T>
+    void publish(const T &o) {
+        if (o.q8 == kNone) return;
+        c_.flops += 3 * elements(o.out);
+        if (!o.out_read) c_.write_bytes -= elements(o.out) * sizeof(float);
+    }
     void kv_write(StateId k, StateId v) { c_.write_bytes += step_.tokens * (per_position(k) + per_position(v)); }
     void matrix(WeightId id, ValueId out) {
         const Weight &w = p_.weight(id);

@@ -11,4 +11,15 @@ std::string_view op_name(OpKind k) {
     (k, std::make_index_sequence<kOpKinds>{});
 }
 
+ValueId published(const Op &op) {
+    return std::visit(
+        [](const auto &o) {
+            if constexpr (requires { o.q8; })
+                return o.q8;
+            else
+                return kNone;
+        },
+        op);
+}
+
 }  // namespace ridge

@@ -6,6 +6,10 @@
 // `visit(self, v)` names every operand to a visitor with in(ValueId&), out(ValueId&), weight(WeightId&),
 // state(StateId&): fusion, placement, memory planning and cost need no knowledge of single operations beyond it.
 // Optional operands are visited only where present.
+//
+// RmsNorm, AddRmsNorm, Attention and GateUp can also publish the q8 form of what they compute: with `q8`, they write
+// there what Quantize would make of `out`, to the bit. Where `out_read` is false nobody else reads `out`; it is an
+// operand all the same, so that a row may keep it there in between, and what it holds afterwards is nothing to rely on.
 #pragma once
 
 #include <array>
@@ -39,9 +43,12 @@ struct RmsNorm {
     WeightId weight = kNone;         // (width) f32
     uint32_t width = 0;
     float eps = 0;
+    ValueId q8 = kNone;  // (m, cols) q8, optional
+    bool out_read = true;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.x), v.weight(s.weight), v.out(s.out);
+        if (s.q8 != kNone) v.out(s.q8);
     }
 };
 
@@ -156,11 +163,14 @@ struct Attention {
     uint32_t window = 0;     // > 0: only the last `window` positions, the token's own among them
     float softcap = 0;       // 0: none
     WeightId sinks = kNone;  // (heads) f32, optional
+    ValueId q8 = kNone;      // (m, heads * head_dim) q8, optional
+    bool out_read = true;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.q), v.state(s.k_state), v.state(s.v_state);
         if (s.sinks != kNone) v.weight(s.sinks);
         v.out(s.out);
+        if (s.q8 != kNone) v.out(s.q8);
     }
 };
 
@@ -287,9 +297,12 @@ struct AddRmsNorm {
     WeightId weight = kNone;
     float eps = 0;
     float scale = 1;
+    ValueId q8 = kNone;  // (m, n) q8, optional
+    bool out_read = true;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.a), v.in(s.b), v.weight(s.weight), v.out(s.sum), v.out(s.out);
+        if (s.q8 != kNone) v.out(s.q8);
     }
 };
 
@@ -317,11 +330,14 @@ struct GateUp {
     ValueId x = kNone, ids = kNone, out = kNone;
     WeightId gate = kNone, up = kNone;  // (experts, n, k)
     GluKind kind = GluKind::silu;
+    ValueId q8 = kNone;  // as out, q8, optional
+    bool out_read = true;
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
         v.in(s.x);
         if (s.ids != kNone) v.in(s.ids);
         v.weight(s.gate), v.weight(s.up), v.out(s.out);
+        if (s.q8 != kNone) v.out(s.q8);
     }
 };
 
@@ -353,6 +369,8 @@ consteval OpKind kind() {
     (std::make_index_sequence<std::variant_size_v<Op>>{});
 }
 std::string_view op_name(OpKind k);
+// Where `op` publishes the q8 form of what it computes; kNone where it does not.
+ValueId published(const Op &op);
 constexpr size_t kOpKinds = std::variant_size_v<Op>;
 
 // Calls the operands of whichever operation `op` holds.

@@ -15,6 +15,12 @@ enum class Order : uint8_t {
     // l+8 are added, then l and l+4, l+2, l+1. Missing elements count as +0.
     f32_lanes16,
 
+    // Sums of f32 over a row of n: lane l = 0..255 adds, from +0, columns 4 q .. 4 q + 3 for q = l, l + 256, l + 512, ..
+    // ascending (squares by fma(x, x, sum), anything else by one addition); then within each run of 32 lanes lanes l and
+    // l + 16 are added, then l and l + 8, l + 4, l + 2, l + 1; then the eight sums s of the runs: (s0 + s4) + (s2 + s6), and
+    // that and (s1 + s5) + (s3 + s7). Missing elements count as +0. So a row of up to 128 needs one run of 32 lanes.
+    f32_quads256,
+
     // Of bf16 weights and activations rounded to bf16 (nearest, ties to even): lane l = 0..15 takes columns 32 j + 2 l + 1
     // and 32 j + 2 l for j ascending, each product added with one rounding, subnormal operands and results taken for 0
     // (vdpbf16ps); then lanes as above.

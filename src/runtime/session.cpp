@@ -24,10 +24,12 @@ void set_context(Program &p, uint32_t context) {
             if (!table->long_frequency.empty() && context > table->long_above) table->frequency = table->long_frequency;
 }
 
-Program prepared(Program p, uint32_t context, const SessionOptions &o) {
+Program prepared(Program p, uint32_t context, std::span<Backend *const> devices, const SessionOptions &o) {
     set_context(p, context);
     place(p, o.map);
-    p = fuse(std::move(p), o.levers);
+    std::vector<LeverSet> fusions;
+    for (const Backend *d : devices) fusions.push_back(d->fusions());
+    p = fuse(std::move(p), o.levers, fusions);
     insert_copies(p);
     return p;
 }
@@ -56,7 +58,7 @@ Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> 
     : context_(checked_context(options.context, trained)),
       batch_(std::clamp(options.batch, 1U, context_)),
       vocabulary_(plain.value(plain.logits).cols),
-      engine_(prepared(plain, context_, options), std::move(devices), weights, engine_options(context_, batch_)),
+      engine_(prepared(plain, context_, devices, options), devices, weights, engine_options(context_, batch_)),
       step_(engine_.options().limits) {
     engine_.prepare();
     // One sequence has the identity page table.

@@ -16,6 +16,7 @@ class Forwarding : public Backend {
     std::span<const Kernel> kernels() const override { return inner_.kernels(); }
     Features features() const override { return inner_.features(); }
     std::string feature_names(Features f) const override { return inner_.feature_names(f); }
+    LeverSet fusions() const override { return inner_.fusions(); }
     Buffer allocate(size_t bytes, std::string_view what) override { return inner_.allocate(bytes, what); }
     Buffer load(const Weight &w, Layout layout) override { return inner_.load(w, layout); }
     void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {

@@ -63,6 +63,10 @@ std::span<const Row> contract_mma_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> other_rows();
 
+// For rows that cannot publish q8 (op.h) inside their kernels: adds the launch that quantises `x`, (rows, cols) f32 on
+// the device, into `q8`. A row that says `publishes` either does that or writes view.q8(op.q8) itself.
+void emit_quantize(const LaunchView &view, Emit &emit, ValueId x, ValueId q8);
+
 // The step buffer as kernels take it.
 inline Step step_of(const LaunchView &v, const Emit &e) {
     const StepLimits &l = v.step.limits;
