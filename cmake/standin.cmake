@@ -14,14 +14,15 @@ function(ridge_standin_library name wave arch)
   target_compile_definitions(${name} PRIVATE RIDGE_WAVE=${wave} RIDGE_EMULATE_ARCH=${arch})
   # Fibers are not for AddressSanitizer or ThreadSanitizer; the emulator does its own checking of memory. -O2 in every
   # configuration: a kernel that is not optimised wants larger stacks than fibers have.
-  target_compile_options(${name} PRIVATE -O2 -Wall -Wextra -Wshadow=local -ffp-contract=off -fno-stack-protector
+  target_compile_options(${name} PRIVATE -O2 -Wall -Wextra -Wshadow=local -Wno-unknown-pragmas -ffp-contract=off -fno-stack-protector
                          $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
   if(RIDGE_SANITIZE MATCHES "undefined")
     target_compile_options(${name} PRIVATE -fsanitize=undefined -fno-sanitize-recover=all)
     target_link_options(${name} PRIVATE -fsanitize=undefined)
   endif()
   # It stays loaded: mappings and kernels' names are for the life of a process.
-  target_link_options(${name} PRIVATE -Wl,-Bsymbolic -Wl,--no-undefined -Wl,-z,nodelete)
+  target_link_options(${name} PRIVATE -Wl,-Bsymbolic -Wl,--no-undefined -Wl,-z,nodelete
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/standin.map)
   set_target_properties(${name} PROPERTIES PREFIX "" CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/standin)
 endfunction()

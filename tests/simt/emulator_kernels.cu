@@ -62,5 +62,138 @@ KERNEL(emulator_sum, EmulatorArgs, 256, 1) {
     store(a.b, 0u);
 }
 
+// A persistent kernel: in each of a.n rounds every block adds to its word what its neighbour's was in the round before.
+// a.b: rounds done by each block, then two sets of words.
+KERNEL(emulator_rounds, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    const u32 blocks = load(a.a), neighbour = (block_x() + 1) % blocks;
+    u32 *words = a.b + blocks;
+    for (u32 round = 0; round < a.n; round++) {
+        if (thread() == 0) {
+            // Nobody is overtaken by two rounds.
+            for (u32 i = 0; i < blocks; i++)
+                while (load_acquire(a.b + i) < round) {
+                }
+            const u32 v = load(words + round % 2 * blocks + block_x()) + load(words + round % 2 * blocks + neighbour);
+            store(words + (round + 1) % 2 * blocks + block_x(), v);
+            store_release(a.b + block_x(), round + 1);
+        }
+        sync();
+    }
+}
+
+// Each thread has a.n values from its neighbours, one after the other.
+KERNEL(emulator_shuffles, EmulatorArgs, 256, 1) {
+    wait_for_previous();
+    u32 v = thread();
+    for (u32 i = 0; i < a.n; i++) v = shuffle(v, (lane() + 1) % kWave);
+    store(a.b + thread(), v);
+}
+
+KERNEL(emulator_barriers, EmulatorArgs, 256, 1) {
+    wait_for_previous();
+    auto *words = reinterpret_cast<u32 *>(shared());
+    u32 v = thread();
+    for (u32 i = 0; i < a.n; i++) {
+        words[i % 2 * 256 + thread()] = v;
+        sync();
+        v = words[i % 2 * 256 + (thread() + 1) % 256];
+    }
+    store(a.b + thread(), v);
+}
+
+KERNEL(emulator_loads, EmulatorArgs, 256, 1) {
+    wait_for_previous();
+    u32 v = 0;
+    for (u32 i = 0; i < a.n; i++) v += load(a.a + i * 256 + thread());
+    store(a.b + thread(), v);
+}
+
+// ---- each of these does one thing that the emulator has to find
+
+// Whoever stores last is seen.
+KERNEL(emulator_order, EmulatorArgs, 256, 1) {
+    wait_for_previous();
+    if (a.n == 0)
+        store(a.b, thread());
+    else if (thread() == 0)
+        store(a.b, block_x());
+}
+
+KERNEL(emulator_uninitialised, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    store(a.b + thread(), reinterpret_cast<const u32 *>(shared())[thread()]);
+}
+
+KERNEL(emulator_wait_for_ever, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (thread() == 5)
+        while (load_acquire(a.a) != a.n) {
+        }
+    sync();
+}
+
+// Half of a wave at the block's barrier, half in a shuffle; or with a.n in wave barriers.
+KERNEL(emulator_diverged, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (lane() % 2 == 0)
+        sync();
+    else if (a.n != 0)
+        sync_wave();
+    else
+        store(a.b, shuffle(1u, 0));
+}
+
+KERNEL(emulator_two_meetings, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (lane() % 2 == 0)
+        sync_wave();
+    else
+        store(a.b, shuffle(1u, 0));
+}
+
+// Lanes that have ended are not waited for, but have nothing to give.
+KERNEL(emulator_ended_lanes, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (lane() >= kWave / 2) return;
+    sync();
+    store(a.b + thread(), shuffle(thread(), a.n));
+}
+
+KERNEL(emulator_read, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (thread() == 3) store(a.b, load(a.a + a.n));
+}
+
+KERNEL(emulator_write, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (thread() == 3) store(a.b + a.n, 1u);
+}
+
+KERNEL(emulator_wide, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (thread() == 3) store(a.b, load(reinterpret_cast<const u32x4 *>(a.a + a.n)).x);
+}
+
+KERNEL(emulator_dereference, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    store(a.b, *const_cast<const volatile u32 *>(a.a));
+}
+
+KERNEL(emulator_shared, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    if (thread() == 3) const_cast<volatile u32 *>(reinterpret_cast<u32 *>(shared()))[a.n] = 1;
+    sync();
+}
+
+// Before wait_for_previous(): reads a.a where a.n is 1, writes a.b where it is 2; where it is 3, never calls it.
+KERNEL(emulator_early, EmulatorArgs, 64, 1) {
+    u32 v = 1;
+    if (a.n == 1) v = load(a.a);
+    if (a.n == 2) store(a.b, v);
+    if (a.n == 3) return;
+    wait_for_previous();
+    store(a.b + thread(), v);
+}
 
 }  // namespace ridge::simt

@@ -84,6 +84,11 @@ class Emulator {
         return library.call("cuLaunchKernelEx", static_cast<const LaunchConfig *>(&config), function(kernel),
                             static_cast<void **>(params), extra);
     }
+    // One of the driver's functions, which has to succeed.
+    template <class... Args>
+    void must(const char *name, Args... args) {
+        EXPECT_EQ(library.call(name, args...), 0) << name;
+    }
     static EmulatorArgs args(uint64_t a, uint64_t b, uint32_t n = 0) {
         return {reinterpret_cast<uint32_t *>(a), reinterpret_cast<uint32_t *>(b), n};
     }

@@ -298,6 +298,14 @@ void run_block(Block &b) {
     }
 }
 
+Block *block_of_slot(size_t slot) {
+    while (state.blocks.size() <= slot) {
+        state.blocks.push_back(std::make_unique<Block>());
+        state.blocks.back()->slot = state.blocks.size() - 1;
+    }
+    return state.blocks[slot].get();
+}
+
 void run_blocks() {
     const LaunchOrder &o = *state.order;
     const uint64_t count = uint64_t{o.grid[0]} * o.grid[1] * o.grid[2];
@@ -309,32 +317,32 @@ void run_blocks() {
     }
     uint64_t begun = 0;
     const auto next = [&] { return numbers.empty() ? begun++ : uint64_t{numbers[begun++]}; };
-    while (state.blocks.size() < std::min<uint64_t>(o.residents, count)) {
-        state.blocks.push_back(std::make_unique<Block>());
-        state.blocks.back()->slot = state.blocks.size() - 1;
-    }
-    std::vector<Block *> resident;
-    for (size_t i = 0; i < std::min<uint64_t>(o.residents, count); ++i) {
-        begin_block(*state.blocks[i], next());
-        resident.push_back(state.blocks[i].get());
-    }
     // A thread in a spin loop may give up after some rounds; one that waits for a meeting never moves by itself.
     constexpr int kRoundsOfSpinning = 1000;
     int idle = 0;
-    while (!resident.empty()) {
+    std::vector<Block *> resident, unused;
+    while (!resident.empty() || begun < count) {
         const uint64_t before = progress;
         state.spun = false;
+        // Another block is begun only where those that are resident wait: so most launches use the stacks of one, which
+        // stay in the cache.
+        if (begun < count && resident.size() < o.residents) {
+            if (unused.empty()) unused.push_back(block_of_slot(resident.size()));
+            begin_block(*unused.back(), next());
+            resident.push_back(unused.back());
+            unused.pop_back();
+            ++progress;
+        }
         for (size_t i = 0; i < resident.size();) {
             Block &b = *resident[i];
             run_block(b);
             if (state.failed) return;
             if (b.live != 0) {
                 ++i;
-            } else if (begun < count) {
-                begin_block(b, next());
-            } else {
-                resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(i));
+                continue;
             }
+            unused.push_back(&b);
+            resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(i));
         }
         idle = progress == before ? idle + 1 : 0;
         if (idle == 0 || (state.spun && idle < kRoundsOfSpinning)) continue;

@@ -150,7 +150,7 @@ int launch(const void *function, const Shape &shape, void *stream, void *const *
     Stream *s = stream_of(stream);
     if (const int code = check(s); code != 0) return code;
     const Function *f = lookup(driver().functions, function);
-    if (f == nullptr || f->device != s->device) return kInvalidHandle;
+    if (f == nullptr || f->device != s->device || f->device != current_device()) return kInvalidHandle;
     const std::string name = std::string("launch of ") + f->kernel->name + ": ";
     for (int i = 0; i < 3; ++i)
         if (shape.grid[i] == 0 || shape.grid[i] > (i == 0 ? 0x7fffffffu : 65535u))
