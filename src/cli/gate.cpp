@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "measure/gate.h"
 #include "measure/gate_model.h"
+#include "measure/gate_replay.h"
 
 namespace ridge {
 namespace {
@@ -24,16 +25,16 @@ struct Options {
     bool json = false, list = false;
 };
 
-// Operations that have a gate, and the three gates that are not of operations.
+// Operations that have a gate, and the gates that are not of operations.
 std::string known_ops() {
-    std::string names = "format, fusion, model";
+    std::string names = "format, fusion, model, replay";
     for (OpKind k = 0; k < kOpKinds; k++)
         if (k != kind<Copy>()) names += fmt::format(", {}", op_name(k));
     return names;
 }
 
 bool is_op(const std::string &name) {
-    if (name == "format" || name == "fusion" || name == "model") return true;
+    if (name == "format" || name == "fusion" || name == "model" || name == "replay") return true;
     for (OpKind k = 0; k < kOpKinds; k++)
         if (k != kind<Copy>() && op_name(k) == name) return true;
     return false;
@@ -93,6 +94,7 @@ void run(Options &o) {
     GateReport report = gate_formats(o.gate);
     report.append(gate_rows(*device, o.gate));
     report.append(gate_fusions(*device, o.gate));
+    if ((o.gate.op.empty() || o.gate.op == "replay") && !o.gate.format) report.append(gate_replay(*device, o.gate));
     if ((o.gate.op.empty() || o.gate.op == "model") && !o.gate.format) report.append(gate_models(o.gate, o.threads));
     if (o.json)
         fmt::print("{}\n", as_json(report).dump(2));
@@ -108,7 +110,8 @@ void add_gate(CLI::App &app) {
     CLI::App *cmd =
         app.add_subcommand("gate", "Check every kernel row of a device, and whole models, against the oracle");
     cmd->add_option("--op", options->gate.op,
-                    "Only this operation; format: the decoders, fusion: the fused forms, model: whole models");
+                    "Only this operation; format: the decoders, fusion: the fused forms, model: whole models, "
+                    "replay: captured steps against the same launch by launch");
     cmd->add_option("--format", options->format, "Only this weight format")->type_name("NAME");
     cmd->add_option("--row", options->gate.row, "Only rows whose name contains this");
     cmd->add_option("--device", options->device, "Whose rows")->type_name("NAME")->capture_default_str();

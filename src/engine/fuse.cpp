@@ -68,7 +68,8 @@ struct Rewrite {
     void kill(ValueId written) { dead[writer_node(written)] = true; }
 };
 
-// glu(contract(gate, x), contract(up, x)) -> gate_up(x). Banks with biases stay apart.
+// glu(contract(gate, x), contract(up, x)) -> gate_up(x), of experts or of others. Banks with biases stay apart.
+template <bool kExperts>
 void fuse_gate_up(Program &p) {
     Rewrite r(p);
     for (size_t i = 0; i < p.nodes.size(); i++) {
@@ -76,7 +77,7 @@ void fuse_gate_up(Program &p) {
         if (!s) continue;
         const Contract *gate = r.writer<Contract>(s->gate, i), *up = r.writer<Contract>(s->up, i);
         if (!gate || !up || gate == up || gate->n_banks != 1 || up->n_banks != 1) continue;
-        if (gate->x != up->x || gate->ids != up->ids) continue;
+        if (gate->x != up->x || gate->ids != up->ids || (gate->ids != kNone) != kExperts) continue;
         const Bank &g = gate->banks[0], &u = up->banks[0];
         if (g.bias != kNone || u.bias != kNone) continue;
         if (info(p.weight(g.weight).format).is_float() != info(p.weight(u.weight).format).is_float()) continue;
@@ -234,8 +235,10 @@ constexpr struct Rule {
     Lever lever;
     void (*apply)(Program &);
 } kRules[] = {
-    {Lever::moe_route, fuse_moe_route},       {Lever::gate_up, fuse_gate_up},         {Lever::qkv, fuse_qkv},
-    {Lever::qk_norm_rope, fuse_qk_norm_rope}, {Lever::add_rmsnorm, fuse_add_rmsnorm}, {Lever::int8_dot, lower_int8_dot},
+    {Lever::moe_route, fuse_moe_route},       {Lever::gate_up, fuse_gate_up<false>},
+    {Lever::moe_pair, fuse_gate_up<true>},    {Lever::qkv, fuse_qkv},
+    {Lever::qk_norm_rope, fuse_qk_norm_rope}, {Lever::add_rmsnorm, fuse_add_rmsnorm},
+    {Lever::int8_dot, lower_int8_dot},
 };
 
 }  // namespace

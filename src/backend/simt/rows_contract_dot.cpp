@@ -1,6 +1,7 @@
 // Rows of contraction without matrix instructions: int8 dots for steps of few tokens (and, slower, of any), and f32.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "backend/simt/kernels/contract_dot.h"
 #include "backend/simt/rows.h"
@@ -51,23 +52,40 @@ constexpr Kernels kKernels[] = {
     ROW(IQ1_S, iq1_s, iq1, iq1s_grid),
     ROW(IQ1_M, iq1_m, iq1, iq1s_grid),
 };
+// The formats whose signs are a bit for each weight but one, looked up in a table instead (lever sign_parity off), and
+// two with a bit for every weight, whose kernels are the same text as above: what differs there is noise.
+constexpr Kernels kSignTable[] = {
+    ROW(IQ2_XXS, iq2_xxs_signs, signs, iq2xxs_grid), ROW(IQ2_XS, iq2_xs_signs, signs, iq2xs_grid),
+    ROW(IQ3_XXS, iq3_xxs_signs, signs, iq3xxs_grid), ROW(IQ2_S, iq2_s_signs, signs, iq2s_grid),
+    ROW(IQ3_S, iq3_s_signs, signs, iq3s_grid),
+};
 constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), 0, 0};
 #undef ROW
 #undef NAMES
 
-const Kernels &kernels_of(Format f) {
+const Kernels &kernels_of(Format f, bool sign_table) {
+    if (sign_table)
+        for (const Kernels &k : kSignTable)
+            if (k.format == f) return k;
     for (const Kernels &k : kKernels)
         if (k.format == f) return k;
     return kAny;
 }
 
 // Where a file keeps its tables: word 0 of all tables lies so many words before its shared memory (RIDGE_TABLE_ORIGIN).
-uint32_t table_origin(const Kernels &k) { return k.file == "contract_dot_plain" ? 6400 : k.table_first; }
+uint32_t table_origin(const Kernels &k) {
+    return k.file == "contract_dot_plain" ? 6400 : k.file == "contract_dot_signs" ? 0 : k.table_first;
+}
 
 FormatSet block_formats() {
     FormatSet s;
     for (const FormatInfo &f : all_formats())
         if (!f.is_float()) s = s | FormatSet{f.id};
+    return s;
+}
+FormatSet signed_formats() {
+    FormatSet s;
+    for (const Kernels &k : kSignTable) s = s | FormatSet{k.format};
     return s;
 }
 FormatSet any_formats() {
@@ -84,11 +102,12 @@ struct Banks {
     bool gated = false;
     GluKind kind = GluKind::silu;
     ValueId q8 = kNone;
+    bool out_read = true;
 };
 Banks banks_of(const Op &op) {
     if (const Contract *c = std::get_if<Contract>(&op)) return {c->n_banks, c->banks, c->x, c->ids};
     const GateUp &g = std::get<GateUp>(op);
-    return {2, {Bank{g.gate, kNone, g.out}, Bank{g.up, kNone, g.out}}, g.x, g.ids, true, g.kind};
+    return {2, {Bank{g.gate, kNone, g.out}, Bank{g.up, kNone, g.out}}, g.x, g.ids, true, g.kind, g.q8, g.out_read};
 }
 
 DotBank dot_bank(const LaunchView &v, const Bank &b, uint32_t first, uint32_t wave) {
@@ -126,7 +145,7 @@ uint32_t fill(const LaunchView &v, const Banks &b, uint32_t wave, Args &a) {
     return routed;
 }
 
-void emit_int8(const LaunchView &v, Emit &e) {
+void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const Banks b = banks_of(v.op);
     const uint32_t wave = e.device().wave, waves = kThreads / wave;
     ContractDotArgs a{};
@@ -134,12 +153,12 @@ void emit_int8(const LaunchView &v, Emit &e) {
     a.x = q8_of(v, b.x);
     a.tokens = routed > 0 ? 1 : static_cast<uint32_t>(v.rows(b.x));
 
-    const Kernels *k = &kernels_of(v.program.weight(b.bank[0].weight).format);
+    const Kernels *k = &kernels_of(v.program.weight(b.bank[0].weight).format, sign_table);
     bool same = true;
     uint32_t first = UINT32_MAX, last = 0, stage = 0;
     for (uint32_t i = 0; i < b.n; i++) {
         const Format f = v.program.weight(b.bank[i].weight).format;
-        const Kernels &of = kernels_of(f);
+        const Kernels &of = kernels_of(f, sign_table);
         same = same && &of == k;
         if (of.table_words > 0)
             first = std::min(first, of.table_first), last = std::max(last, of.table_first + of.table_words);
@@ -151,12 +170,24 @@ void emit_int8(const LaunchView &v, Emit &e) {
         a.table_first = first, a.table_words = last - first;
         a.ring_at = ((last - (same ? table_origin(*k) : 0)) * 4 + 15) / 16 * 16;
     }
-    const uint32_t shared = a.ring_at + waves * kStages * a.stage_bytes;
+    uint32_t shared = a.ring_at + waves * kStages * a.stage_bytes;
     // As many blocks as are resident at once: each wave goes on to its next row.
-    a.blocks = std::min((a.units + waves - 1) / waves, e.device().processors * 4);
+    const uint32_t resident = e.device().processors * 4;
+    a.blocks = std::min((a.units + waves - 1) / waves, resident);
+    if (b.q8 != kNone) {
+        // A block makes whole blocks of 32 of the output.
+        const uint32_t blocks = a.units / 32, each = (blocks + resident - 1) / resident;
+        a.q8 = q8_of(v, b.q8), a.q8_units = 32 * each, a.blocks = (blocks + each - 1) / each;
+        a.values_at = shared;
+        shared += std::min(a.tokens, 8u) * a.q8_units * static_cast<uint32_t>(sizeof(f32));
+        if (!b.out_read) a.bank[0].out = nullptr;
+    }
     const uint32_t m = a.tokens == 1 ? 0 : a.tokens == 2 ? 1 : a.tokens <= 4 ? 2 : 3, per = 1u << m;
     e.grid(k->file, k->name[m], {a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per}, kThreads, shared, a);
 }
+
+void emit_int8(const LaunchView &v, Emit &e) { emit_dots(v, e, false); }
+void emit_sign_table(const LaunchView &v, Emit &e) { emit_dots(v, e, true); }
 
 void emit_f32(const LaunchView &v, Emit &e) {
     const Banks b = banks_of(v.op);
@@ -167,25 +198,35 @@ void emit_f32(const LaunchView &v, Emit &e) {
     a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
     a.grid_rows = std::min(a.rows, 32768u);
     e.grid("contract_f32", "contract_f32", {(a.units + waves - 1) / waves, a.grid_rows}, kThreads, 0, a);
+    if (b.q8 != kNone) emit_quantize(v, e, b.bank[0].out, b.q8);
 }
 
-const std::array<Row, 4> kRows = [] {
+// Contract and GateUp have the same rows.
+template <class T>
+void add_rows(std::vector<Row> &rows, std::array<std::string_view, 4> names) {
     Kernel k;
-    k.formats = block_formats();
+    k.op = kind<T>();
     k.input = DType::q8;
     k.order = Order::int8_lanes;
-    k.rank = 10;
-    Kernel contract = k, gate_up = k;
-    contract.name = "simt.contract.int8dot", contract.op = kind<Contract>();
-    gate_up.name = "simt.gate_up.int8dot", gate_up.op = kind<GateUp>();
-    k.formats = any_formats();
-    k.input = DType::f32;
-    k.order = Order::f32_lanes;
-    Kernel contract_f32 = k, gate_up_f32 = k;
-    contract_f32.name = "simt.contract.f32", contract_f32.op = kind<Contract>();
-    gate_up_f32.name = "simt.gate_up.f32", gate_up_f32.op = kind<GateUp>();
-    return std::array<Row, 4>{Row{contract, emit_int8}, Row{gate_up, emit_int8}, Row{contract_f32, emit_f32},
-                              Row{gate_up_f32, emit_f32}};
+    k.publishes = true;
+    // Of mixed formats this is the one there is.
+    k.name = names[0], k.formats = block_formats(), k.rank = 8;
+    rows.push_back({k, emit_int8});
+    k.name = names[1], k.formats = signed_formats(), k.lever = Lever::sign_parity, k.rank = 10;
+    rows.push_back({k, emit_int8});
+    k.name = names[2], k.lever = Lever::none, k.rank = 9;
+    rows.push_back({k, emit_sign_table});
+    k.name = names[3], k.formats = any_formats(), k.input = DType::f32, k.order = Order::f32_lanes, k.rank = 0;
+    rows.push_back({k, emit_f32});
+}
+
+const std::vector<Row> kRows = [] {
+    std::vector<Row> rows;
+    add_rows<Contract>(rows, {"simt.contract.int8dot", "simt.contract.int8dot.sign_parity",
+                              "simt.contract.int8dot.sign_table", "simt.contract.f32"});
+    add_rows<GateUp>(rows, {"simt.gate_up.int8dot", "simt.gate_up.int8dot.sign_parity",
+                            "simt.gate_up.int8dot.sign_table", "simt.gate_up.f32"});
+    return rows;
 }();
 
 }  // namespace

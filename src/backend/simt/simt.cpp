@@ -75,6 +75,7 @@ class SimtBackend final : public Backend {
     }
 
     bool captures() const override { return true; }
+    LeverSet fusions() const override { return LeverSet::none().with(Lever::publish_q8); }
 
     Buffer allocate(size_t bytes, std::string_view what) override { return device_.allocate(bytes, what); }
     Buffer load(const Weight &w, Layout layout) override {
