@@ -41,6 +41,7 @@ struct Block {
     bool waited = false;  // a thread of it called wait_for_previous()
     std::vector<Wave> waves;
     std::vector<Thread> threads;
+    std::vector<std::byte *> stacks;
 };
 
 Here here;
@@ -59,6 +60,7 @@ struct State {
     bool failed = false;
     bool spun = false;  // a thread came to an acquiring load or an atomic
     uint64_t random = 0;
+    size_t stacks = 0;                           // given to blocks
     std::vector<std::unique_ptr<Block>> blocks;  // resident; kept over launches
     std::vector<uint32_t> lanes, waves;          // in the order of this launch
 } state;
@@ -223,6 +225,7 @@ void begin_block(Block &b, uint64_t number) {
     std::memset(b.shared, 0xff, rounded);
     b.waves.assign(waves, Wave());
     b.threads.resize(threads);
+    while (b.stacks.size() < threads) b.stacks.push_back(stack_top(state.stacks++));
     for (uint32_t w = 0; w < waves; ++w) {
         Wave &wave = b.waves[w];
         wave.block = &b;
@@ -232,7 +235,7 @@ void begin_block(Block &b, uint64_t number) {
             if (i >= threads) continue;
             Thread &t = b.threads[i];
             t = {};
-            t.context = fresh_context(stack_top(b.slot * threads + i), thread_main);
+            t.context = fresh_context(b.stacks[i], thread_main);
             t.watch = &kAlways;
             t.index = i;
             t.lane = lane;
