@@ -321,6 +321,7 @@ struct AttentionShape {
 struct Seen {
     oracle::Attention result;
     uint32_t visible = 0;
+    Reals reach;  // per head: AttentionCase::reach
 };
 Seen look(const Problem &p, const AttentionShape &s, const Attention &op, size_t token, RealSpan q, RealSpan k,
           RealSpan v, RealSpan sinks) {
@@ -340,6 +341,17 @@ Seen look(const Problem &p, const AttentionShape &s, const Attention &op, size_t
     oracle::AttentionShape shape{s.heads, s.kv_heads, s.head_dim, s.head_dim, op.scale};
     shape.softcap = s.softcap, shape.sinks = sinks;
     seen.result = oracle::attention(shape, q.subspan(token * q_cols, q_cols), keys, values, {&here, 1}, positions);
+    for (uint32_t h = 0; h < s.heads; h++) {
+        double largest_q = 0, most = 0;
+        for (uint32_t d = 0; d < s.head_dim; d++)
+            largest_q = std::max(largest_q, std::fabs(q[token * q_cols + size_t{h} * s.head_dim + d]));
+        for (size_t row = h / (s.heads / s.kv_heads); row < keys.size() / s.head_dim; row += s.kv_heads) {
+            double sum = 0;
+            for (uint32_t d = 0; d < s.head_dim; d++) sum += std::fabs(keys[row * s.head_dim + d]);
+            most = std::max(most, sum);
+        }
+        seen.reach.push_back(static_cast<double>(op.scale) * largest_q * most);
+    }
     return seen;
 }
 
@@ -400,7 +412,8 @@ void fill_attention(Problem &p, const Attention &op, const AttentionShape &s) {
         want.insert(want.end(), seen.result.sum.begin(), seen.result.sum.end());
         for (size_t i = 0; i < seen.result.sum.size(); i++)
             cases.push_back({s.head_dim, seen.visible, seen.result.score_magnitude[i / s.head_dim],
-                             seen.result.magnitude[i], largest_v, s.softcap, s.sinks ? sinks[i / s.head_dim] : 0});
+                             seen.result.magnitude[i], largest_v, s.softcap, s.sinks ? sinks[i / s.head_dim] : 0,
+                             seen.reach[i / s.head_dim]});
     }
     p.expect(op.out, want, [=](Order o, size_t i) { return bound::attention(o, cases[i], want[i]); });
     for (const StateId id : {op.k_state, op.v_state}) {

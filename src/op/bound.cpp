@@ -56,33 +56,51 @@ double softcap(double cap) { return gamma(9) * cap + kTiny; }
 
 namespace {
 
-// Of one weight until the softmax is complete: exponentials, its own among them, and products.
-struct Rescalings {
-    double exps, products;
+// What an order does to one weight until the softmax is complete.
+struct SoftmaxSteps {
+    double exps, products;  // exponentials, its own among them, and products with them
+    double score = 0;       // relative error of a score's operands and sum beyond the dot's
+    double reach = 0;       // of the score, relative to AttentionCase::reach
+    double weight = 0;      // relative error of a weight and of the sum of values
+    double least = 0;       // absolute one of a weight, the largest being 1
+    bool exp2 = false;
 };
-Rescalings rescalings(Order order, double n) {
-    const double blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
+bool is_mma(Order o) { return o >= Order::softmax_mma_split && o <= Order::softmax_mma_bf16_exp2; }
+SoftmaxSteps softmax_steps(Order order, const AttentionCase &c) {
+    const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
     // A wave takes at least 32 positions of its chunk's units at a time; then waves, chunks and a sink are joined.
     if (order == Order::softmax_split) {
         const double each = 2 * std::ceil(blocks / 32);
-        return {each + 4, each + 3};
+        return {.exps = each + 4, .products = each + 3};
     }
-    return {blocks + 1, blocks + 2 * segments};
+    if (!is_mma(order)) return {.exps = blocks + 1, .products = blocks + 2 * segments};
+    constexpr double kInstruction = 20 * 2 * kU;
+    SoftmaxSteps s{.exps = blocks + 1, .products = blocks + 2, .reach = 0x1p-39, .least = 0x1p-40};
+    s.score = 4 * kU + 2 * std::ceil(static_cast<double>(c.head_dim) / 16) * kInstruction;
+    const bool f16 = order == Order::softmax_mma_f16 || order == Order::softmax_mma_f16_exp2;
+    const bool split = order == Order::softmax_mma_split || order == Order::softmax_mma_split_exp2;
+    s.weight = (split ? 4 * kU : f16 ? 0x1p-11 : 0x1p-8) + (split ? 2 : 1) * (std::floor(n / 16) + 2) * kInstruction;
+    s.exp2 = order == Order::softmax_mma_split_exp2 || order == Order::softmax_mma_f16_exp2 ||
+             order == Order::softmax_mma_bf16_exp2;
+    return s;
 }
 
 }  // namespace
 
 double attention(Order order, const AttentionCase &c, double want) {
     const double n = static_cast<double>(c.length);
-    const Rescalings r = rescalings(order, n);
+    const SoftmaxSteps r = softmax_steps(order, c);
     const Order dot = order == Order::softmax_blocks64 ? Order::f32_lanes16 : order;
-    double score_error = gamma(depth(dot, c.head_dim) + 2) * c.score, score = c.score;
+    // An instruction's parts are counted; what they split adds 2^-11 of itself to the magnitudes.
+    const double dot_error = is_mma(order) ? (1 + 0x1p-10) * r.score + gamma(2) : gamma(depth(dot, c.head_dim) + 2);
+    double score_error = dot_error * c.score + r.reach * c.reach, score = c.score;
     if (c.softcap > 0) score_error += softcap(c.softcap), score = std::min(score, c.softcap);
     if (std::isfinite(c.sink)) score = std::max(score, std::min(std::fabs(c.sink), score + kExpVanishes));
+    if (r.exp2) score_error += gamma(3) * score;
     const double exponent = score_error + kU * (2 * score + 2 * score_error) + (kExp + kU) * r.exps;
-    const double roundings = gamma(n + r.products);
+    const double roundings = gamma(n + r.products) + (1 + 0x1p-10) * r.weight;
     const double relative = std::expm1(exponent) * (1 + roundings) + roundings;
-    const double underflow = (n * r.exps * c.largest_v + 1) * 8 * kTiny;
+    const double underflow = (n * r.exps * c.largest_v + 1) * 8 * kTiny + n * r.least * c.largest_v;
     return (c.magnitude + std::fabs(want)) * relative / (1 - relative) + 3 * kU * std::fabs(want) + underflow;
 }
 

@@ -81,6 +81,7 @@ struct AttentionCase {
     double largest_v = 0;
     double softcap = 0;  // 0: none
     double sink = 0;     // the head's, -inf or 0: none (a sink of 0 moves no distance)
+    double reach = 0;    // largest scale * (largest |q|) * sum |k|
 };
 // Each score is off by at most e = gamma(dot + 2) * score, so its exponential by e^e, and the distances to the running
 // maximum, which telescope over the blocks, by u * 2 * score in all. Every block of 64 costs an exp and two products
@@ -90,6 +91,12 @@ struct AttentionCase {
 // A soft cap shrinks errors (its slope is at most 1), adds softcap() of its own, and holds scores within +-softcap.
 // A sink is one more term of the denominator, the first. It is exact, but distances may reach to it; where it lies more
 // than kExpVanishes from every score, exp is 0 on one side and it adds no more.
+//
+// Orders softmax_mma_*: a matrix instruction adds 16 products to a sum. Machines shift them to the largest and cut off
+// what is below 2^-23 of it, some in two steps of 8: at most 20 times 2 u of the sum of magnitudes. q is split into two f16,
+// exact to 4 u of each value and 2^-39 of the largest (reach); so are weights, or to 2^-11 or 2^-8 (f16, bf16) of each and
+// 2^-40 of the largest, which is below which they are taken for anything. log2(e), the factor with it and a sink's product
+// with it are rounded.
 double attention(Order order, const AttentionCase &c, double want);
 
 // A gated unit is x / (1 + exp(t)) * up:

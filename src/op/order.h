@@ -58,6 +58,17 @@ enum class Order : uint8_t {
     // lane its own sums; rows, waves and chunks are joined ascending, each by its distance to the largest maximum. A
     // wave of 64 lanes gives other bits than one of 32.
     softmax_split,
+
+    // Softmax over the KV of one token and head by matrix instructions on 16-bit operands, in blocks of 64 positions
+    // aligned to multiples of their size; backend/simt/kernels/attention_mma.cu says how. What an instruction adds in which
+    // order, and how it rounds, is the machine's own: the same bits are promised on machines of one kind. Weights are
+    // _split into two f16, or rounded once to _f16 or _bf16; _exp2: they are powers of 2 of scores times log2(e).
+    softmax_mma_split,
+    softmax_mma_split_exp2,
+    softmax_mma_f16,
+    softmax_mma_f16_exp2,
+    softmax_mma_bf16,
+    softmax_mma_bf16_exp2,
 };
 
 }  // namespace ridge

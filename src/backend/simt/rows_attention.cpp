@@ -106,6 +106,54 @@ void emit_split(const LaunchView &v, Emit &e) {
            kSplitThreads, split_shared_bytes(s.heads, op.head_dim), a);
 }
 
+// ---- mma
+
+enum class MmaWeights { split, f16, bf16 };
+struct MmaKind {
+    MmaWeights weights = MmaWeights::split;
+    bool exp2 = false, small = false;
+};
+
+// The head that a kernel is for; 0: there is none.
+uint32_t mma_head_dim(const Attention &op, MmaKind kind) {
+    const bool ladder = kind.weights != MmaWeights::split || kind.exp2;
+    if (op.head_dim <= 64) return 64;
+    if (op.head_dim <= 96 && !ladder) return 96;
+    if (op.head_dim <= 128) return 128;
+    return op.head_dim <= 256 && !ladder && !kind.small ? 256 : 0;
+}
+
+std::string_view mma_name(uint32_t head_dim, MmaKind kind) {
+#define MMA(name, D, how, exp2_) \
+    if (head_dim == D && kind.weights == MmaWeights::how && kind.exp2 == exp2_) return "attention_mma_" #name "_h" #D;
+#include "backend/simt/kernels/attention_mma.def"
+    return {};
+}
+
+// A row of weights rounded once, or exponentials to base 2, wants every lever that it stands for.
+template <MmaWeights weights, bool exp2, bool small>
+std::string_view refuses_mma(const Program &program, const Op &any) {
+    constexpr MmaKind kKind{weights, exp2, small};
+    const auto &op = *std::get_if<Attention>(&any);
+    if (!program.levers.has(Lever::flash_mma)) return "its lever flash_mma is off";
+    if (exp2 && !program.levers.has(Lever::p_exp2)) return "its lever p_exp2 is off";
+    if (const std::string_view why = refuses_any(program, op); !why.empty()) return why;
+    if (program.state(op.k_state).type != DType::f16) return "keys and values are not f16";
+    const uint32_t head_dim = mma_head_dim(op, kKind);
+    if (op.head_dim % 8 != 0 || head_dim == 0) return "head_dim is not a multiple of 8, or too large";
+    return group_of(op) > 16 * mma_waves(head_dim, small) ? "too many heads share a KV head" : "";
+}
+
+template <MmaWeights weights, bool exp2, bool small>
+void emit_mma(const LaunchView &v, Emit &e) {
+    constexpr MmaKind kKind{weights, exp2, small};
+    const Attention &op = op_of(v);
+    const uint32_t head_dim = mma_head_dim(op, kKind), waves = mma_waves(head_dim, small);
+    const uint32_t run = 16 * waves / group_of(op);  // tokens of a block
+    e.grid("attention_mma", mma_name(head_dim, kKind), {op.kv_heads, (v.step.tokens() + run - 1) / run},
+           waves * e.device().wave, mma_shared_bytes(head_dim, small), args_of(v, e));
+}
+
 Kernel kernel(std::string_view name, Lever lever, Order order, int rank, TokenRange tokens = {}) {
     Kernel k;
     k.name = name, k.op = kind<Attention>();
@@ -113,15 +161,37 @@ Kernel kernel(std::string_view name, Lever lever, Order order, int rank, TokenRa
     return k;
 }
 
+template <MmaWeights weights = MmaWeights::split, bool exp2 = false, bool small = false>
+Row mma_row(std::string_view name, Features needs, Lever lever, Order order, int rank) {
+    Kernel k = kernel(name, lever, order, rank, {kSplitTokens + 1});
+    k.needs = needs, k.refuses = refuses_mma<weights, exp2, small>;
+    return {k, emit_mma<weights, exp2, small>};
+}
+
 std::vector<Row> make_rows() {
     static_assert(kSplitUnit == kPageTokens, "a page has one unit");
+    using enum MmaWeights;
     std::vector<Row> rows;
     Kernel general = kernel("simt.attention.general", Lever::none, Order::softmax_blocks64, 0);
     general.refuses = refuses_general;
     rows.push_back({general, emit_general});
-    Kernel split = kernel("simt.attention.split", Lever::split_kv, Order::softmax_split, 20, {1, kSplitTokens});
-    split.refuses = refuses_split, split.tile.shared_bytes = split_shared;
-    rows.push_back({split, emit_split});
+    Kernel few = kernel("simt.attention.split", Lever::split_kv, Order::softmax_split, 20, {1, kSplitTokens});
+    few.refuses = refuses_split, few.tile.shared_bytes = split_shared;
+    rows.push_back({few, emit_split});
+    rows.push_back(mma_row("simt.attention.mma", kMma, Lever::flash_mma, Order::softmax_mma_split, 10));
+    rows.push_back(
+        mma_row<split, false, true>("simt.attention.wmma", kWmma, Lever::flash_mma, Order::softmax_mma_split, 10));
+    rows.push_back(
+        mma_row<split, false, true>("simt.attention.mfma", kMfma, Lever::flash_mma, Order::softmax_mma_split, 10));
+    // The ladder: of the levers that are on, the coarsest weights win.
+    rows.push_back(
+        mma_row<split, true>("simt.attention.mma.exp2", kMma, Lever::p_exp2, Order::softmax_mma_split_exp2, 11));
+    rows.push_back(mma_row<f16>("simt.attention.mma.f16", kMma, Lever::p_f16, Order::softmax_mma_f16, 12));
+    rows.push_back(
+        mma_row<f16, true>("simt.attention.mma.f16.exp2", kMma, Lever::p_f16, Order::softmax_mma_f16_exp2, 13));
+    rows.push_back(mma_row<bf16>("simt.attention.mma.bf16", kMma, Lever::p_bf16, Order::softmax_mma_bf16, 14));
+    rows.push_back(
+        mma_row<bf16, true>("simt.attention.mma.bf16.exp2", kMma, Lever::p_bf16, Order::softmax_mma_bf16_exp2, 15));
     return rows;
 }
 

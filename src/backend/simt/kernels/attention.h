@@ -36,4 +36,17 @@ constexpr u32 split_shared_bytes(u32 heads, u32 head_dim) {
     return (8 * split_part_floats(heads, head_dim) + heads * (kSplitChunks + 1) + 1) * 4;
 }
 
+// ---- attention_mma_*: a block for every KV head (x) and run of tokens (y), as many as have mma_rows() heads in the
+// group.
+
+// Waves of 16 rows. `small`: of machines with 64 KB of shared memory in a block (AMD), where heads above 128 do not
+// fit.
+constexpr u32 mma_waves(u32 head_dim, bool small) { return head_dim > (small ? 96 : 128) ? 2 : 4; }
+constexpr u32 mma_stride(u32 head_dim) { return 2 * head_dim + 16; }
+// Queries in two parts, 64 keys and values; 512 bytes of each wave where layouts differ.
+constexpr u32 mma_shared_bytes(u32 head_dim, bool small) {
+    const u32 waves = mma_waves(head_dim, small);
+    return (2 * 16 * waves + 2 * 64) * mma_stride(head_dim) + (small ? 512 * waves : 0);
+}
+
 }  // namespace ridge::simt
