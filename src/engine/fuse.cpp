@@ -208,6 +208,12 @@ void lower_int8_dot(Program &p) {
     p.nodes = std::move(nodes);
 }
 
+// Keys and values in f32 where they were f16.
+void keep_f32(Program &p) {
+    for (State &s : p.states)
+        if (s.type == DType::f16) s.type = DType::f32;
+}
+
 // quantize(y), y from a T -> that T with q8, in its place.
 template <class T>
 void publish(Rewrite &r, const Quantize &q, size_t node) {
@@ -238,7 +244,7 @@ constexpr struct Rule {
     {Lever::moe_route, fuse_moe_route},       {Lever::gate_up, fuse_gate_up<false>},
     {Lever::moe_pair, fuse_gate_up<true>},    {Lever::qkv, fuse_qkv},
     {Lever::qk_norm_rope, fuse_qk_norm_rope}, {Lever::add_rmsnorm, fuse_add_rmsnorm},
-    {Lever::int8_dot, lower_int8_dot},
+    {Lever::int8_dot, lower_int8_dot},        {Lever::f32_native, keep_f32},
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ class SimtExecutable final : public Executable, private Emit {
           limits_(limits),
           early_(early && program.levers.has(Lever::pdl)),
           upload_arguments_(program.levers.has(Lever::uploaded_metadata)),
-          graphs_(program.levers.has(Lever::graphs) && !upload_arguments_),
+          graphs_(program.levers.has(Lever::graphs) && program.levers.has(Lever::expert_ids_on_device) &&
+                  !upload_arguments_),
           program_(program),
           bindings_(bindings),
           launches_(std::move(launches)) {
@@ -204,6 +205,11 @@ class SimtExecutable final : public Executable, private Emit {
         device_.upload(b.address, host);
         return tables_.emplace(full, b).first->second.address;
     }
+    std::span<const int32_t> read_ids(uint64_t address, size_t n) override {
+        ids_.resize(n);
+        device_.download(address, std::as_writable_bytes(std::span(ids_)));
+        return ids_;
+    }
     void launch(std::string_view file, std::string_view name, Grid blocks, uint32_t threads, size_t shared_bytes,
                 const void *args, size_t args_bytes) override {
         if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
@@ -242,6 +248,7 @@ class SimtExecutable final : public Executable, private Emit {
     std::map<std::string, Buffer> tables_;
     std::map<std::pair<uint32_t, uint32_t>, Handle> graphs_ready_;  // by tokens and outputs
     std::vector<Handle> events_;
+    std::vector<int32_t> ids_;
 
     // While a step is being submitted.
     StepView view_{};

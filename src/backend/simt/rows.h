@@ -38,6 +38,9 @@ class Emit {
     virtual uint64_t table(const std::string &key, size_t bytes,
                            const std::function<void(std::span<std::byte>)> &fill) = 0;
     virtual const DeviceLimits &device() const = 0;
+    // What an i32 value holds now: waits for all launches so far (lever expert_ids_on_device off). Not while a step is
+    // captured.
+    virtual std::span<const int32_t> read_ids(uint64_t address, size_t n) = 0;
 
   protected:
     virtual void launch(std::string_view file, std::string_view name, Grid blocks, uint32_t threads,

@@ -183,7 +183,29 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
         if (!b.out_read) a.bank[0].out = nullptr;
     }
     const uint32_t m = a.tokens == 1 ? 0 : a.tokens == 2 ? 1 : a.tokens <= 4 ? 2 : 3, per = 1u << m;
-    e.grid(k->file, k->name[m], {a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per}, kThreads, shared, a);
+    if (routed == 0 || v.program.levers.has(Lever::expert_ids_on_device)) {
+        e.grid(k->file, k->name[m], {a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per}, kThreads, shared, a);
+        return;
+    }
+    // Expert by expert from the host: a launch for each routed row, as where ids come back first.
+    const std::span<const int32_t> ids = e.read_ids(reinterpret_cast<uint64_t>(a.ids), routed);
+    for (uint32_t r = 0; r < routed; r++) {
+        ContractDotArgs one = a;
+        const uint64_t expert = static_cast<uint32_t>(std::clamp(ids[r], 0, static_cast<int32_t>(a.experts) - 1));
+        const uint64_t x_row = a.x_by_slot != 0 ? r : r / a.slots;
+        one.ids = nullptr;
+        one.x.codes += x_row * a.k, one.x.scale += x_row * (a.k / 32), one.x.sums += x_row * (a.k / 16);
+        if (b.q8 != kNone)
+            one.q8.codes += uint64_t{r} * a.units, one.q8.scale += uint64_t{r} * (a.units / 32),
+                one.q8.sums += uint64_t{r} * (a.units / 16);
+        for (uint32_t i = 0; i < b.n; i++) {
+            DotBank &bank = one.bank[i];
+            bank.weight += expert * bank.expert_bytes;
+            if (bank.bias) bank.bias += expert * bank.n;
+            if (bank.out) bank.out += uint64_t{r} * bank.n;
+        }
+        e.grid(k->file, k->name[0], {a.blocks, 1, 1}, kThreads, shared, one);
+    }
 }
 
 void emit_int8(const LaunchView &v, Emit &e) { emit_dots(v, e, false); }
