@@ -109,6 +109,35 @@ KERNEL(emulator_loads, EmulatorArgs, 256, 1) {
     store(a.b + thread(), v);
 }
 
+// Adds a.n pieces of 64 * 4 words, each fetched while the one before is added. With shared memory of two pieces, or with
+// kForgetsToWait once before the piece has come.
+template <bool kForgetsToWait>
+DEVICE void sum_pieces(const EmulatorArgs &a) {
+    wait_for_previous();
+    auto *pieces = reinterpret_cast<u32x4 *>(shared());
+    u32 sum = 0;
+    const auto fetch = [&](u32 i) {
+        if (i < a.n)
+            copy_async16(pieces + i % 2 * 64 + thread(), reinterpret_cast<const u32x4 *>(a.a) + i * 64 + thread());
+        copy_async_commit();
+    };
+    fetch(0);
+    for (u32 i = 0; i < a.n; i++) {
+        fetch(i + 1);
+        if constexpr (kForgetsToWait)
+            copy_async_wait<2>();
+        else
+            copy_async_wait<1>();
+        sync();
+        const u32x4 v = pieces[i % 2 * 64 + (thread() + 1) % 64];
+        sum += v.x + v.y + v.z + v.w;
+        sync();
+    }
+    store(a.b + thread(), sum);
+}
+KERNEL(emulator_pieces, EmulatorArgs, 64, 1) { sum_pieces<false>(a); }
+KERNEL(emulator_pieces_too_soon, EmulatorArgs, 64, 1) { sum_pieces<true>(a); }
+
 // ---- each of these does one thing that the emulator has to find
 
 // Whoever stores last is seen.

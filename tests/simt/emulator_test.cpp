@@ -74,6 +74,18 @@ TEST_P(EmulatorKernels, BlocksWaitForEachOther) {
     for (uint32_t i = 0; i < blocks; ++i) EXPECT_EQ(out[blocks + i], expected[i]);
 }
 
+TEST_P(EmulatorKernels, CopiesArriveWhenTheyAreWaitedFor) {
+    constexpr uint32_t n = 5;
+    const Words in = counted(n * 256);
+    const uint64_t a = e.upload(in), b = e.allocate(256);
+    Words expected(64, 0);
+    for (uint32_t i = 0; i < n * 256; ++i) expected[(i / 4 + 63) % 64] += in[i];
+    ASSERT_EQ(e.launch("emulator_pieces", 2, 64, 2048, e.args(a, b, n)), 0);
+    EXPECT_EQ(e.download(b, 64), expected);
+    ASSERT_EQ(e.launch("emulator_pieces_too_soon", 1, 64, 2048, e.args(a, b, n)), 0);
+    EXPECT_NE(e.download(b, 64), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatorKernels,
                          testing::Values(Shape{32, 0}, Shape{32, 7}, Shape{64, 0}, Shape{64, 11}),
                          [](const testing::TestParamInfo<Shape> &p) {

@@ -233,12 +233,12 @@ DEVICE void store(T *p, T v) {
 DEVICE u32 atomic_add(u32 *p, u32 v) { return emulate::atomic_add(p, v); }
 DEVICE u32 load_acquire(const u32 *p) { return emulate::load_acquire(p); }
 DEVICE void store_release(u32 *p, u32 v) { store(p, v); }
-DEVICE void copy_async16(void *to, const void *from) {
-    *static_cast<u32x4 *>(to) = load(static_cast<const u32x4 *>(from));
-}
-DEVICE void copy_async_commit() {}
+DEVICE void copy_async16(void *to, const void *from) { emulate::copy_async16(to, from); }
+DEVICE void copy_async_commit() { emulate::copy_async_commit(); }
 template <int N>
-DEVICE void copy_async_wait() {}
+DEVICE void copy_async_wait() {
+    emulate::copy_async_wait(N);
+}
 DEVICE void fence() {}
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
 DEVICE void let_next_start() {}

@@ -29,7 +29,10 @@ uint32_t shuffle(uint32_t v, uint32_t from);
 uint32_t atomic_add(uint32_t *p, uint32_t v);
 uint32_t load_acquire(const uint32_t *p);
 void wait_for_previous();
-uint64_t nanoseconds();  // of the host's steady clock
+// The copy is made by the wait that is for it; until then its destination is poisoned.
+void copy_async16(void *to, const void *from);
+void copy_async_commit();
+void copy_async_wait(unsigned latest);
 
 // Checks that the bytes lie in an allocation of the device (else the launch fails as an illegal address does), counts
 // them, and gives them as they lie in the host's memory.

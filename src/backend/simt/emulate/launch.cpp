@@ -1,7 +1,6 @@
 #include "backend/simt/emulate/launch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -33,6 +32,17 @@ struct Wave {
     uint64_t given[2] = {0, 0};
 };
 
+// Copies that a thread has under way. Until they are waited for, their destination holds poison: neither is what was
+// there before still to be read, nor is what will come there yet.
+struct Copies {
+    struct Copy {
+        std::byte *to;
+        const void *from;
+    };
+    std::vector<Copy> under_way;
+    std::vector<size_t> groups;  // ends of the closed ones
+};
+
 struct Block {
     size_t slot = 0;
     uint32_t index[3] = {0, 0, 0};
@@ -42,6 +52,8 @@ struct Block {
     std::vector<Wave> waves;
     std::vector<Thread> threads;
     std::vector<std::byte *> stacks;
+    std::vector<Copies> copies;  // of each thread
+    bool copied = false;         // some thread made one
 };
 
 Here here;
@@ -225,6 +237,9 @@ void begin_block(Block &b, uint64_t number) {
     std::memset(b.shared, 0xff, rounded);
     b.waves.assign(waves, Wave());
     b.threads.resize(threads);
+    if (b.copied) b.copies.clear();
+    b.copies.resize(threads);
+    b.copied = false;
     while (b.stacks.size() < threads) b.stacks.push_back(stack_top(state.stacks++));
     for (uint32_t w = 0; w < waves; ++w) {
         Wave &wave = b.waves[w];
@@ -468,8 +483,30 @@ uint32_t atomic_add(uint32_t *p, uint32_t v) {
     return old;
 }
 
-uint64_t nanoseconds() {
-    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+void copy_async16(void *to, const void *from) {
+    Block &b = *current->wave->block;
+    auto *at = static_cast<std::byte *>(to);
+    if (at < b.shared || at + 16 > b.shared + state.order->shared_bytes || (at - b.shared) % 16 != 0)
+        fail(716, "copies 16 bytes to byte " + std::to_string(at - b.shared) + " of " +
+                      std::to_string(state.order->shared_bytes) + " bytes of shared memory");
+    b.copied = true;
+    b.copies[current->index].under_way.push_back({at, reading(from, 16)});
+    std::memset(at, 0xff, 16);
+}
+
+void copy_async_commit() {
+    Copies &c = current->wave->block->copies[current->index];
+    c.groups.push_back(c.under_way.size());
+}
+
+void copy_async_wait(unsigned latest) {
+    Copies &c = current->wave->block->copies[current->index];
+    if (c.groups.size() <= latest) return;
+    const size_t groups = c.groups.size() - latest, done = c.groups[groups - 1];
+    for (size_t i = 0; i < done; ++i) std::memcpy(c.under_way[i].to, c.under_way[i].from, 16);
+    c.under_way.erase(c.under_way.begin(), c.under_way.begin() + static_cast<std::ptrdiff_t>(done));
+    c.groups.erase(c.groups.begin(), c.groups.begin() + static_cast<std::ptrdiff_t>(groups));
+    for (size_t &end : c.groups) end -= done;
 }
 
 void wait_for_previous() {
