@@ -255,6 +255,23 @@ TEST_F(Standin, DevicesHaveTheirOwnMemory) {
     EXPECT_EQ(e.library.call("cuInit", 0u), 100);
 }
 
+TEST(StandinHip, CodeOfAnotherProcessor) {
+    Emulator e(64);  // of the shape of gfx9
+    const auto load = [&](unsigned char processor) {
+        std::vector<unsigned char> elf(64, 0);
+        std::memcpy(elf.data(),
+                    "\x7f"
+                    "ELF",
+                    4);
+        elf[18] = 224;
+        elf[48] = processor;
+        void *module = nullptr;
+        return e.library.call("hipModuleLoadData", &module, static_cast<const void *>(elf.data()));
+    };
+    EXPECT_EQ(load(0x4c), 0) << "gfx942";
+    EXPECT_EQ(load(0x4a), 209) << "gfx1151";
+}
+
 TEST(StandinHip, SymbolsOfHip) {
     for (const uint32_t wave : {32u, 64u}) {
         Emulator e(wave);

@@ -68,6 +68,23 @@ int break_captures() {
     return code;
 }
 
+// Whether code compiled for AMD GPUs (an ELF file, whose flags name the processor) is for one of this library's shape.
+// Anything else fits: the kernels that run are the library's.
+bool fits(const void *image) {
+    constexpr unsigned char kElf[] = {0x7f, 'E', 'L', 'F'};
+    constexpr uint16_t kAmdGpu = 224;
+    constexpr uint8_t kWmma[] = {0x41, 0x43, 0x44, 0x46, 0x47, 0x48, 0x4a, 0x4e};  // gfx11.., gfx12..
+    constexpr uint8_t kMfma[] = {0x3f, 0x40, 0x4b, 0x4c};                          // gfx90a, gfx94.
+    const auto *bytes = static_cast<const unsigned char *>(image);
+    if (!std::equal(kElf, kElf + 4, bytes)) return true;
+    uint16_t machine = 0;
+    std::memcpy(&machine, bytes + 18, sizeof machine);
+    if (machine != kAmdGpu) return true;
+    const uint8_t processor = bytes[48];
+    return (RIDGE_EMULATE_ARCH == 1 && std::count(std::begin(kWmma), std::end(kWmma), processor) != 0) ||
+           (RIDGE_EMULATE_ARCH == 2 && std::count(std::begin(kMfma), std::end(kMfma), processor) != 0);
+}
+
 int ready_for_memory() {
     if (current_device() == nullptr) return kInvalidContext;
     if (current_device()->failed != 0) return current_device()->failed;
@@ -186,7 +203,7 @@ int enable_peer(Device &peer) {
 int load_module(void **module, const void *image) {
     if (const int code = ready_for_memory(); code != 0) return code;
     if (module == nullptr || image == nullptr) return kInvalidValue;
-    if (std::strncmp(static_cast<const char *>(image), "other", 5) == 0) return kNoBinary;
+    if (std::strncmp(static_cast<const char *>(image), "other", 5) == 0 || !fits(image)) return kNoBinary;
     driver().modules.push_back(std::make_unique<Module>());
     driver().modules.back()->device = current_device();
     *module = driver().modules.back().get();
