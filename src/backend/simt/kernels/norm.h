@@ -1,0 +1,21 @@
+// Arguments of the norms.
+#pragma once
+
+#include "backend/simt/args.h"
+
+namespace ridge::simt {
+
+// rmsnorm_<R>, add_rmsnorm_<R>: a block of 256 threads for each row of `width` columns, at most 1024 R where R > 0.
+// rmsnorm_heads_<R>: 32 lanes for each row, 8 rows to a block, at most 128 R columns.
+struct NormArgs {
+    const f32 *x;       // (rows, width)
+    const f32 *b;       // (rows, width), of add_rmsnorm: x + scale * b is what is normalised
+    const f32 *weight;  // (width)
+    f32 *sum;           // (rows, width), of add_rmsnorm
+    f32 *out;           // (rows, width), or null
+    Q8 q8;              // (rows, width), or of nulls; width is a multiple of 32 then
+    u32 rows, width;
+    f32 eps, scale;
+};
+
+}  // namespace ridge::simt
