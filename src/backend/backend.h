@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,11 +75,12 @@ class Executable {
 };
 
 struct DeviceInfo {
-    std::string name;                            // "cpu"
+    std::string name;                            // as --device takes it: "cpu", "cuda:0"
     std::string description;                     // "AMD EPYC, 2 cores, AVX-512 VNNI"
     uint64_t memory_total = 0, memory_free = 0;  // bytes
     unsigned workers = 1;                        // that take tiles at the same time: threads
     std::string driver;                          // what of the system its speed depends on: "Linux 6.18.4"
+    bool shares_host_memory = false;             // its memory is the host's: an integrated GPU
 };
 
 class Backend {
@@ -97,6 +99,20 @@ class Backend {
     virtual Buffer allocate(size_t bytes, std::string_view what) = 0;
     // Makes a weight readable by kernels in `layout`; the mapping outlives the buffer, so the CPU just points into it.
     virtual Buffer load(const Weight &w, Layout layout) = 0;
+    // `load` of each, in order; a backend that copies reads and copies at the same time. `loaded` is told how many
+    // bytes more are there, from one thread at a time; where it answers false the rest is not loaded, and fewer buffers
+    // come back.
+    virtual std::vector<Buffer> load_all(std::span<const Weight *const> weights, Layout layout,
+                                         const std::function<bool(uint64_t bytes)> &loaded) {
+        std::vector<Buffer> buffers;
+        for (const Weight *w : weights) {
+            buffers.push_back(load(*w, layout));
+            if (!loaded(w->bytes())) break;
+        }
+        return buffers;
+    }
+    // Whether `load` copies, so that weights take memory of the device and are not read from the mapping later.
+    virtual bool copies_weights() const { return false; }
     virtual void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) = 0;
     virtual void download(const Buffer &from, size_t offset, std::span<std::byte> to) = 0;
     // Memory of the host that download reaches fastest; not filled. nullptr: any does.

@@ -15,12 +15,6 @@
 namespace ridge {
 namespace {
 
-const BackendRow &row_of(const Backend &device) {
-    for (const BackendRow &r : backends())
-        if (r.name == device.info().name) return r;
-    fail(ErrorKind::unsupported, "the ceilings of {} cannot be measured", device.info().name);
-}
-
 // Those that are kept, or measured now: figures of another day are good enough to tell regimes apart, whose margins are
 // wide. Ratios of a few percent are what bench is for, which measures its own.
 DeviceCeilings ceilings_of(Backend &device, const ExplainOptions &o) {
