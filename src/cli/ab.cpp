@@ -26,6 +26,7 @@ struct Options {
     std::vector<std::string> lever_texts;
     std::string model, kv = "f16", out;
     unsigned threads = 0;
+    DeviceFlags device;
     bool all = false, same = false, json = false, csv = false, force = false;
 
     std::vector<Lever> levers;  // to compare
@@ -66,6 +67,7 @@ std::string command_of(const Options &o) {
                      o.ab.answer);
     if (o.ab.depth > 0) c += fmt::format(" -d {}", o.ab.depth);
     if (o.kv != "f16") c += " --kv " + o.kv;
+    c += o.device.text();
     return c +
            fmt::format(" -b {} -t {} --seconds {}{}", o.ab.batch, o.threads, o.ab.seconds, o.force ? " --force" : "");
 }
@@ -73,10 +75,16 @@ std::string command_of(const Options &o) {
 void run(const Options &o) {
     AbHeader header;
     header.busy = observe_quiet(o.force, "every row").reason();
-    Loads loads(o.model, {.kv_type = kv_type_of(o.kv), .threads = o.threads, .tokenizer = false});
+    OpenOptions open{
+        .kv_type = kv_type_of(o.kv), .threads = o.threads, .devices = o.device.choice(), .tokenizer = false};
+    open.sessions_like = {.context = o.ab.context(), .batch = o.ab.batch, .levers = o.base};
+    open.sessions = 3;
+    Loads loads(o.model, open);
     Model &model = loads.for_levers(o.base);
-    header.machine = cpu::read_topology().model;
-    header.device = model.devices()[0]->info().description;
+    note_placement(model);
+    header.device = model.device_text();
+    header.machine = row_of(*model.devices()[0]).is_gpu() ? header.device.substr(0, header.device.find(','))
+                                                          : cpu::read_topology().model;
     header.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
     header.command = command_of(o);
     header.model = std::filesystem::path(o.model).filename().string();
@@ -127,6 +135,7 @@ void add_ab(CLI::App &app) {
     cmd->add_option("--kv", o->kv, "Type of the KV state")
         ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
         ->capture_default_str();
+    add_device_flags(*cmd, o->device);
     cmd->add_option("-t,--threads", o->threads, "CPU threads (default: what affinity and cgroup grant)")
         ->check(positive_number());
     cmd->add_option("--seconds", o->ab.seconds, "Of blocks, for each lever and phase")

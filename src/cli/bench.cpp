@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/backends.h"
+#include "backend/cpu/ceilings.h"
 #include "backend/cpu/topology.h"
 #include "cli/bench_output.h"
 #include "cli/flags.h"
@@ -16,6 +18,7 @@
 #include "cli/terminal.h"
 #include "cli/trace_output.h"
 #include "core/error.h"
+#include "gguf/printable.h"
 #include "measure/quiet.h"
 
 namespace ridge {
@@ -31,7 +34,14 @@ struct Options {
     unsigned threads = 0;
     uint32_t rotate_mb = 0;
     bool json = false, jsonl = false, csv = false, force = false;
+    DeviceFlags device;
+    std::string experts;  // a number of them for kernels, --experts of `ridge run` for models
 
+    DeviceChoice devices() const {
+        DeviceChoice c = device.choice();
+        c.options.threads = threads;
+        return c;
+    }
     BenchForm form() const {
         return json ? BenchForm::json : jsonl ? BenchForm::jsonl : csv ? BenchForm::csv : BenchForm::table;
     }
@@ -46,6 +56,16 @@ void resolve(Options &o) {
     o.kernel.when_busy = o.model.when_busy = o.when_busy();
     o.kernel.kv = kv_type_of(o.kv);
     if (!o.depths.empty()) o.kernel.depths = o.model.depths = o.depths;
+
+    if (!o.op.empty() && !o.experts.empty()) {
+        const auto [end, error] =
+            std::from_chars(o.experts.data(), o.experts.data() + o.experts.size(), o.kernel.experts);
+        if (error != std::errc{} || end != o.experts.data() + o.experts.size())
+            fail(ErrorKind::usage, "--experts {}: of kernels it is a number of matrices", gguf::printable(o.experts));
+    }
+    if (o.op.empty()) o.device.experts = o.experts;
+    if (!o.op.empty() && !o.device.place.empty())
+        fail(ErrorKind::usage, "--place is for models (-m); --device says where kernel rows are measured");
 
     o.kernel.op = o.op;
     for (const std::string &name : o.formats) {
@@ -64,29 +84,46 @@ void resolve(Options &o) {
     o.kernel.levers = o.levers[0];
 }
 
+CeilingFigures figures_of(const cpu::Ceilings &c) {
+    CeilingFigures f;
+    f.instructions = c.isa;
+    const auto add = [&](const char *name, const char *unit, const cpu::Ceiling &x) {
+        f.list.push_back({name, unit, x.all, 0, 0});
+        f.list.push_back({name, unit, x.one, 1, 0});
+    };
+    add("read", "B/s", c.read), add("int8", "MAC/s", c.int8), add("f32", "MAC/s", c.f32), add("bf16", "MAC/s", c.bf16);
+    return f;
+}
+
 // Refuses a machine that is busy, or notes by what; then measures what it can do at most.
 BenchHeader prepare(const Options &o, bool own_time) {
     BenchHeader h;
     const Contention before = observe_quiet(o.force, "every row");
     h.busy = before.reason();
     h.clock_before = before.clock_before;
-    h.device = open_backend("cpu", {.threads = o.threads})->info().description;
+    const std::unique_ptr<Backend> device = open_one(o.devices());
+    const BackendRow &row = row_of(*device);
+    h.device = device->info().description;
     h.clock = own_time ? "processor time of the thread" : "wall time";
     // Not those that `ridge devices` keeps: shares are of what the machine can do in this very minute, since clocks and
     // the neighbours of a virtual machine change, and a bench takes longer than the second that it costs.
-    h.ceilings = cpu::measure_ceilings({.threads = o.threads});
+    h.threads = o.threads;
+    if (!row.is_gpu())
+        h.ceilings = figures_of(cpu::measure_ceilings({.threads = o.threads}));
+    else if (row.measure)
+        h.ceilings = row.measure(*device);
     return h;
 }
 
-bench::Roof roof_of(const cpu::Ceilings &c) { return {c.read.all, c.int8.all, c.f32.all, c.bf16.all}; }
+bench::Roof roof_of(const CeilingFigures &c) { return {c.get("read"), c.get("int8"), c.get("f32"), c.get("bf16")}; }
 
 void bench_kernels(Options &o) {
     bench::KernelOptions &k = o.kernel;
-    k.own_time = o.threads == 1;
+    const std::unique_ptr<Backend> device = open_one(o.devices());
+    k.own_time = o.threads == 1 && !row_of(*device).is_gpu();
     k.rotate_bytes = o.rotate_mb > 0 ? size_t{o.rotate_mb} * 1000000 : cpu::beyond_caches();
     BenchHeader header = prepare(o, k.own_time);
     const bench::Roof roof = roof_of(header.ceilings);
-    const std::unique_ptr<Backend> device = open_backend("cpu", {.threads = o.threads});
     KernelTable table(o.form(), std::move(header), k, roof);
     bench::bench_kernels(*device, k, [&](const bench::KernelResult &r) { table.add(r); });
     table.finish();
@@ -99,9 +136,13 @@ void bench_models(Options &o) {
     const bench::Roof roof = roof_of(header.ceilings);
     ModelTable table(o.form(), std::move(header), roof);
     for (const std::string &path : o.models) {
-        Loads loads(path, {.kv_type = o.kernel.kv, .threads = o.threads, .tokenizer = false});
+        OpenOptions open{.kv_type = o.kernel.kv, .threads = o.threads, .devices = o.devices(), .tokenizer = false};
+        open.sessions_like = {.context = o.model.context(), .batch = o.model.batch, .levers = o.levers[0]};
+        open.sessions = static_cast<unsigned>(o.levers.size());
+        Loads loads(path, open);
         o.model.sides.clear();
         for (const LeverSet &l : o.levers) o.model.sides.push_back({&loads.for_levers(l), l});
+        note_placement(*o.model.sides[0].model);
         table.begin_model(*o.model.sides[0].model, path, loads.seconds());
         if (trace)
             o.model.trace = [&](const bench::ModelResult &r, const Engine &engine, const TraceKeeper &kept) {
@@ -129,7 +170,9 @@ void add_kernel_flags(CLI::App &cmd, bench::KernelOptions &k, Options &o) {
         ->group(group);
     size("--n", k.n, "Rows of the matrix");
     size("--k", k.k, "Length of a row");
-    cmd.add_option("--experts", k.experts, "Matrices, of which each token uses --slots")->group(group);
+    cmd.add_option("--experts", o.experts,
+                   "Of kernels: matrices, of which each token uses --slots. Of models: cpu or cpu:N, as in `ridge run`")
+        ->group(group);
     cmd.add_option("--slots", k.slots, "Experts that a token uses")->group(group);
     cmd.add_option("--row", k.row, "Only rows whose name matches (* is any text) or contains this")->group(group);
     cmd.add_flag("--every-input", k.every_input, "Rows that read f32 too, where others read int8")->group(group);
@@ -179,6 +222,7 @@ void add_bench(CLI::App &app) {
     cmd->add_option("--kv", o->kv, "Type of the KV state")
         ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
         ->capture_default_str();
+    add_device_flags(*cmd, o->device, "Devices", false);
     cmd->add_option("-t,--threads", o->threads, "CPU threads (default: what affinity and cgroup grant)")
         ->check(positive_number());
     cmd->add_option("--lever", o->lever_texts,

@@ -85,14 +85,18 @@ std::string contended_note(const std::string &why) { return why.empty() ? "" : "
 
 }  // namespace
 
-std::string to_string(const cpu::Ceilings &c) {
-    const auto both = [&](const cpu::Ceiling &x) {
-        return c.threads == 1 ? fmt::format("{:.1f}", x.one / 1e9)
-                              : fmt::format("{:.1f} ({:.1f} with 1 thread)", x.all / 1e9, x.one / 1e9);
+std::string ceilings_text(const BenchHeader &h) {
+    const CeilingFigures &c = h.ceilings;
+    if (c.list.empty()) return "ceilings: this backend has no way to measure them\n";
+    const auto both = [&](const char *name) {
+        const double all = c.get(name), one = c.get(name, 1);
+        return h.threads == 1 || one == 0 ? fmt::format("{:.1f}", all / 1e9)
+                                          : fmt::format("{:.1f} ({:.1f} with 1 thread)", all / 1e9, one / 1e9);
     };
-    return fmt::format("ceilings ({}, {} thread{}): read {} GB/s; GMAC/s: int8 {}, f32 {}{}\n", c.isa, c.threads,
-                       c.threads == 1 ? "" : "s", both(c.read), both(c.int8), both(c.f32),
-                       c.bf16.one > 0 ? ", bf16 " + both(c.bf16) : "");
+    const std::string threads =
+        c.get("read", 1) == 0 ? std::string() : fmt::format(", {} thread{}", h.threads, h.threads == 1 ? "" : "s");
+    return fmt::format("ceilings ({}{}): read {} GB/s; GMAC/s: int8 {}, f32 {}{}\n", c.instructions, threads,
+                       both("read"), both("int8"), both("f32"), c.get("bf16") > 0 ? ", bf16 " + both("bf16") : "");
 }
 
 std::string csv_line(const OrderedJson &row, bool names) {
@@ -105,18 +109,20 @@ std::string csv_line(const OrderedJson &row, bool names) {
 }
 
 OrderedJson as_json(const BenchHeader &h) {
-    const auto both = [](const cpu::Ceiling &x) { return OrderedJson{{"one", x.one}, {"all", x.all}}; };
+    const auto both = [&](const char *name) {
+        return OrderedJson{{"one", h.ceilings.get(name, 1)}, {"all", h.ceilings.get(name)}};
+    };
     return {{"device", h.device},
             {"clock", h.clock},
             {"contended", h.busy},
             {"clock_hz_before", h.clock_before},
             {"ceilings",
-             {{"isa", h.ceilings.isa},
-              {"threads", h.ceilings.threads},
-              {"read_bytes_per_second", both(h.ceilings.read)},
-              {"int8_multiply_adds_per_second", both(h.ceilings.int8)},
-              {"f32_multiply_adds_per_second", both(h.ceilings.f32)},
-              {"bf16_multiply_adds_per_second", both(h.ceilings.bf16)}}}};
+             {{"isa", h.ceilings.instructions},
+              {"threads", h.threads},
+              {"read_bytes_per_second", both("read")},
+              {"int8_multiply_adds_per_second", both("int8")},
+              {"f32_multiply_adds_per_second", both("f32")},
+              {"bf16_multiply_adds_per_second", both("bf16")}}}};
 }
 
 KernelTable::KernelTable(BenchForm form, BenchHeader header, const KernelOptions &options, Roof roof)
@@ -126,8 +132,8 @@ KernelTable::KernelTable(BenchForm form, BenchHeader header, const KernelOptions
         out_["op"] = options.op, out_["shape"] = shape_of(options), out_["rows"] = OrderedJson::array();
     }
     if (form != BenchForm::table) return;
-    print(fmt::format("{}{}; {}, {}; {}\n\n", to_string(header_.ceilings), header_.device, options.op,
-                      shape_of(options), header_.clock));
+    print(fmt::format("{}{}; {}, {}; {}\n\n", ceilings_text(header_), header_.device, options.op, shape_of(options),
+                      header_.clock));
     print(fmt::format("| {:<33} | {:<10} | {:<5} | {:>4} | {:>10} | {:>21} | {:>6} | {:>6} | {:>7} | {:>5} | {:>5} |\n",
                       "row", "operand", "input", "m", "us", "least - most", "rounds", "GB/s", "GMAC/s", "read",
                       "comp."));
@@ -171,7 +177,7 @@ ModelTable::ModelTable(BenchForm form, BenchHeader header, Roof roof)
     : form_(form), header_(std::move(header)), roof_(roof) {
     if (form == BenchForm::json) out_ = as_json(header_), out_["results"] = OrderedJson::array();
     if (form != BenchForm::table) return;
-    print(fmt::format("{}{}\n\n", to_string(header_.ceilings), header_.device));
+    print(fmt::format("{}{}\n\n", ceilings_text(header_), header_.device));
     print(fmt::format("| {:<28} | {:>10} | {:>8} | {:<16} | {:>14} | {:>8} | {:>17} | {:>5} | {:>5} |\n", "model",
                       "size", "params", "levers", "test", "t/s", "least - most", "read", "comp."));
     print(fmt::format("|{:-<30}|{:->11}:|{:->9}:|{:-<18}|{:->15}:|{:->9}:|{:->18}:|{:->6}:|{:->6}:|\n", "", "", "", "",

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "backend/cpu/ceilings.h"
+#include "backend/device_ceilings.h"
 #include "measure/bench.h"
 
 namespace ridge {
@@ -16,11 +16,12 @@ enum class BenchForm : uint8_t { table, json, jsonl, csv };
 // Of everything measured in a run.
 struct BenchHeader {
     std::string device, clock, busy;  // busy: what disturbed when it began; empty: nothing
-    cpu::Ceilings ceilings;
+    CeilingFigures ceilings;
+    unsigned threads = 1;     // that they were measured with, of the CPU
     double clock_before = 0;  // of the fastest processor when it began, Hz; 0: not known
 };
 
-std::string to_string(const cpu::Ceilings &c);
+std::string ceilings_text(const BenchHeader &h);
 // Fields of a flat object, or their names, as a line of CSV; texts are quoted.
 std::string csv_line(const OrderedJson &row, bool names);
 OrderedJson as_json(const BenchHeader &h);

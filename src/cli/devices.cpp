@@ -7,6 +7,7 @@
 #include "cli/ceilings_output.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
+#include "core/error.h"
 #include "measure/ceilings_store.h"
 
 namespace ridge {
@@ -15,6 +16,7 @@ namespace {
 struct Options {
     bool json = false, measure = false, force = false;
     unsigned threads = 0;
+    std::string driver;
 };
 
 struct Described {
@@ -23,9 +25,8 @@ struct Described {
     std::string not_kept;  // why what was measured is not in the store
 };
 
-Described describe(const BackendRow &row, const Options &o, const CeilingStore &store) {
-    if (!row.open) return {{{"name", row.name}, {"absent", row.absent}}, {}, {}};
-    const auto device = row.open({.threads = o.threads});
+Described describe(const BackendRow &row, const std::unique_ptr<Backend> &device, const Options &o,
+                   const CeilingStore &store) {
     const DeviceInfo i = device->info();
     size_t runnable = 0;
     for (const Kernel &k : device->kernels()) runnable += (k.needs & ~device->features()) == 0 ? 1 : 0;
@@ -35,6 +36,8 @@ Described describe(const BackendRow &row, const Options &o, const CeilingStore &
               {"features", device->feature_names(device->features())},
               {"memory_total", i.memory_total},
               {"memory_free", i.memory_free},
+              {"shares_host_memory", i.shares_host_memory},
+              {"driver", i.driver},
               {"rows", device->kernels().size()},
               {"rows_runnable", runnable}};
     if (o.measure && row.measure != nullptr) {
@@ -64,12 +67,44 @@ std::string ceilings_text(const Described &d, const Options &o) {
     return text;
 }
 
+// All devices of a backend, or the sentence why there is none.
+std::vector<Described> describe_all(const BackendRow &row, const Options &o, const CeilingStore &store) {
+    const auto absent = [](const std::string &name, std::string_view why) {
+        return Described{{{"name", name}, {"absent", why}}, {}, {}};
+    };
+    const std::string name(row.name);
+    if (!row.open) return {absent(name, row.absent)};
+    BackendOptions options{.threads = o.threads, .index = 0, .driver = o.driver};
+    unsigned n = 1;
+    try {
+        if (row.count) n = row.count(options);
+    } catch (const Error &e) {
+        return {absent(name, e.what())};
+    }
+    if (n == 0) return {absent(name, "there is a driver, but no device that it knows")};
+    std::vector<Described> all;
+    for (; options.index < n; options.index++) {
+        std::unique_ptr<Backend> device;
+        try {
+            device = row.open(options);
+        } catch (const Error &e) {
+            if (!row.is_gpu()) throw;
+            all.push_back(absent(device_name(row, options.index), e.what()));
+            continue;
+        }
+        all.push_back(describe(row, device, o, store));
+    }
+    return all;
+}
+
 void print_devices(const Options &o) {
     const CeilingStore store;
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     std::string text;
-    for (const BackendRow &row : backends()) {
-        const Described d = describe(row, o, store);
+    std::vector<Described> listed;
+    for (const BackendRow &row : backends())
+        for (Described &d : describe_all(row, o, store)) listed.push_back(std::move(d));
+    for (const Described &d : listed) {
         all.push_back(d.json);
         const auto name = d.json.at("name").get<std::string>();
         if (d.json.contains("absent")) {
@@ -97,6 +132,7 @@ void add_devices(CLI::App &app) {
     cmd->add_flag("--force", o->force, "Measure a busy machine too, and mark what is measured")->needs(measure);
     cmd->add_option("-t,--threads", o->threads, "CPU threads (default: what affinity and cgroup grant)")
         ->check(positive_number());
+    cmd->add_option("--driver", o->driver, "Library to open in place of the GPU's driver")->group("");
     cmd->add_flag("--json", o->json, "Print as JSON");
     cmd->callback([o] { print_devices(*o); });
 }

@@ -32,6 +32,7 @@ void add_explain_options(CLI::App &cmd, ExplainOptions &o) {
     cmd.add_option("-m,--model,model", o.model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
     cmd.add_option("-t,--threads", o.threads, "CPU threads (default: what affinity and cgroup grant)")
         ->check(positive_number());
+    add_device_flags(cmd, o.device);
     cmd.add_option("-p,--prompt", o.prompt, "Tokens of the prompt; 0: none")
         ->check(CLI::Range(0U, 1U << 30))
         ->capture_default_str();
@@ -60,11 +61,15 @@ Explained explain(const ExplainOptions &o, const std::function<void(const Explai
     for (const std::string &l : o.lever_texts) e.levers = e.levers.edited(l, "--lever");
     if (o.prompt == 0 && o.answer == 0) fail(ErrorKind::usage, "there is nothing to explain: -p and -n are 0");
     const std::string busy = observe_quiet(o.force, "every phase").reason();
-    e.model = open_loaded(o.model, {.kv_type = kv_type_of(o.kv), .threads = o.threads, .tokenizer = false},
-                          pages_of(e.levers));
+    const uint32_t longest = std::max(o.prompt, o.answer);
+    OpenOptions open{
+        .kv_type = kv_type_of(o.kv), .threads = o.threads, .devices = o.device.choice(), .tokenizer = false};
+    open.sessions_like = {
+        .context = std::max(longest, o.depth.value_or(4096) + o.answer), .batch = o.batch, .levers = e.levers};
+    e.model = open_loaded(o.model, open, pages_of(e.levers));
     e.ceilings = ceilings_of(*e.model->devices()[0], o);
 
-    const uint32_t trained = e.model->hparams().context_length, longest = std::max(o.prompt, o.answer);
+    const uint32_t trained = e.model->hparams().context_length;
     uint32_t depth = o.depth.value_or(4096);
     if (!o.depth && trained < depth + o.answer) depth = trained > 2 * longest ? trained - longest : 0;
     bench::Side side(*e.model, e.levers, std::max(longest, depth + o.answer), o.batch);
@@ -90,17 +95,23 @@ namespace {
 void print_explained(const ExplainOptions &o, bool json) {
     nlohmann::ordered_json out;
     const auto begin = [&](const Explained &e) {
-        const std::string device = e.model->devices()[0]->info().description;
+        const std::string device = e.model->device_text();
         const std::string name = std::filesystem::path(o.model).filename().string();
         out = {{"model", name},
                {"model_filename", o.model},
                {"device", device},
+               {"placement", e.model->placed().flags},
                {"levers", e.levers.to_string()},
                {"ceilings", as_json(e.ceilings)},
                {"phases", nlohmann::ordered_json::array()}};
         if (json) return;
         const std::string contended = e.ceilings.contended.empty() ? "" : ", contended: " + e.ceilings.contended;
-        write_out(wrapped("", printable(name)) + wrapped("", device) +
+        const bool is_split = e.model->devices().size() > 1;
+        const std::string split =
+            is_split ? wrapped("", fmt::format("split over {}; ceilings, and so the regimes, are those of {}",
+                                               e.model->placed().text, e.model->devices()[0]->info().name))
+                     : std::string();
+        write_out(wrapped("", printable(name)) + wrapped("", device) + split +
                   wrapped("", fmt::format("levers: {}; ceilings measured {}{}", e.levers.to_string(),
                                           when(e.ceilings.measured_at, seconds_since_1970()), contended)));
     };

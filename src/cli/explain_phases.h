@@ -18,11 +18,12 @@ struct ExplainOptions {
     std::string model, kv = "f16";
     std::vector<std::string> lever_texts;
     unsigned threads = 0;
+    DeviceFlags device;
     uint32_t prompt = 512, answer = 32, batch = 512;
     std::optional<uint32_t> depth;  // none: 4096, less where the model's context is short
     bool force = false, measure = false;
 };
-// -m, -t, -p, -n, -d, -b, --kv, --lever, --measure, --force
+// -m, -t, --device and others, -p, -n, -d, -b, --kv, --lever, --measure, --force
 void add_explain_options(CLI::App &cmd, ExplainOptions &o);
 
 // What is there before the first phase.

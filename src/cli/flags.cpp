@@ -23,11 +23,47 @@ CLI::Validator positive_number() {
         "");
 }
 
+DeviceChoice DeviceFlags::choice() const {
+    DeviceChoice c{.names = names, .place = place, .experts = experts};
+    c.options.driver = driver;
+    return c;
+}
+
+std::string DeviceFlags::text() const {
+    std::string t;
+    for (const std::string &n : names) t += (t.empty() ? " --device " : ",") + n;
+    if (!place.empty()) t += " --place " + place;
+    if (!experts.empty()) t += " --experts " + experts;
+    return t;
+}
+
+void add_device_flags(CLI::App &cmd, DeviceFlags &f, const std::string &group, bool experts) {
+    cmd.add_option("--device", f.names,
+                   "Devices that may be used: cpu, cuda:0, hip:1; cuda is all of its GPUs (default: the GPUs, and the "
+                   "CPU for what does not fit them)")
+        ->delimiter(',')
+        ->type_name("NAME")
+        ->group(group);
+    cmd.add_option("--place", f.place,
+                   "Layers by device: 0:20,1:20,cpu:8 puts 20 on GPU 0, 20 on GPU 1 and 8 on the CPU, which gets those "
+                   "not named too (default: what fits, printed in this form)")
+        ->type_name("MAP")
+        ->group(group);
+    if (experts)
+        cmd.add_option("--experts", f.experts,
+                       "cpu: experts lie on the CPU, the rest of their layers where --place says; cpu:12: those of the "
+                       "last 12 layers")
+            ->type_name("cpu[:N]")
+            ->group(group);
+    cmd.add_option("--driver", f.driver, "Library to open in place of the GPU's driver")->group("");
+}
+
 std::shared_ptr<ModelFlags> add_model_flags(CLI::App &cmd) {
     auto f = std::make_shared<ModelFlags>();
     cmd.add_option("-m,--model,model", f->model, "GGUF file; of a split set, any part")->required()->type_name("FILE");
     cmd.add_option("-t,--threads", f->open.threads, "CPU threads (default: what affinity and cgroup grant)")
         ->check(positive_number());
+    add_device_flags(cmd, f->device);
     cmd.add_option("-c,--context", f->session.context, "Positions of context (default: the model's, at most 8192)")
         ->check(positive_number());
     cmd.add_option("-b,--batch", f->session.batch, "Most tokens in one step")
@@ -63,6 +99,8 @@ void ModelFlags::resolve() {
     open.kv_type = kv_type_of(kv);
     session.levers = LeverSet::from_environment();
     for (const std::string &l : levers) session.levers = session.levers.edited(l, "--lever");
+    open.devices = device.choice();
+    open.sessions_like = session;
 }
 
 std::shared_ptr<SamplerFlags> add_sampler_flags(CLI::App &cmd) {

@@ -11,11 +11,22 @@
 
 namespace ridge {
 
-// -m, -t, --context, --batch, --kv, --lever, --pre, --tokenizer.
+// --device, --place, --experts, --driver: where a model runs.
+struct DeviceFlags {
+    std::vector<std::string> names;
+    std::string place, experts, driver;
+    DeviceChoice choice() const;
+    // The flags that were given: " --device cuda:0 --place 0:20".
+    std::string text() const;
+};
+// `experts`: whether --experts is among them.
+void add_device_flags(CLI::App &cmd, DeviceFlags &f, const std::string &group = "Devices", bool experts = true);
+// -m, -t, --device and others, --context, --batch, --kv, --lever, --pre, --tokenizer.
 struct ModelFlags {
     std::string model;
     std::string kv = "f16";
     std::vector<std::string> levers;
+    DeviceFlags device;
     OpenOptions open;
     SessionOptions session;
     // Call after parsing: turns the texts into options. Throws Error{usage}.

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
     GateOptions gate;
-    std::string format, device = "cpu";
+    std::string format, device = "cpu", driver;
     unsigned threads = 0;
     bool json = false, list = false;
 };
@@ -89,13 +89,18 @@ void list_rows(const Backend &device, const GateOptions &only) {
 
 void run(Options &o) {
     resolve(o);
-    const std::unique_ptr<Backend> device = open_backend(o.device, {.threads = o.threads});
+    const std::unique_ptr<Backend> device =
+        open_backend(o.device, {.threads = o.threads, .index = 0, .driver = o.driver});
     if (o.list) return list_rows(*device, o.gate);
     GateReport report = gate_formats(o.gate);
     report.append(gate_rows(*device, o.gate));
     report.append(gate_fusions(*device, o.gate));
     if ((o.gate.op.empty() || o.gate.op == "replay") && !o.gate.format) report.append(gate_replay(*device, o.gate));
-    if ((o.gate.op.empty() || o.gate.op == "model") && !o.gate.format) report.append(gate_models(o.gate, o.threads));
+    if ((o.gate.op.empty() || o.gate.op == "model") && !o.gate.format) {
+        DeviceChoice devices{.names = {device->info().name}};
+        devices.options.driver = o.driver;
+        report.append(gate_models(o.gate, o.threads, devices));
+    }
     if (o.json)
         fmt::print("{}\n", as_json(report).dump(2));
     else
@@ -115,6 +120,7 @@ void add_gate(CLI::App &app) {
     cmd->add_option("--format", options->format, "Only this weight format")->type_name("NAME");
     cmd->add_option("--row", options->gate.row, "Only rows whose name contains this");
     cmd->add_option("--device", options->device, "Whose rows")->type_name("NAME")->capture_default_str();
+    cmd->add_option("--driver", options->driver, "Library to open in place of the GPU's driver")->group("");
     cmd->add_option("-t,--threads", options->threads, "Threads of the CPU (default: all that may be used)");
     cmd->add_flag("--quick", options->gate.quick, "Fewer shapes and step sizes");
     cmd->add_flag("--json", options->json, "Print the same as JSON");

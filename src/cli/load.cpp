@@ -1,5 +1,7 @@
 #include "cli/load.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 
 #include "cli/terminal.h"
@@ -8,16 +10,22 @@
 namespace ridge {
 
 std::unique_ptr<Model> open_loaded(const std::string &path, const OpenOptions &options, gguf::Pages pages) {
-    std::unique_ptr<Model> model = Model::open(path, options);
-    const uint64_t bytes = model->file().file_bytes(), free = model->devices()[0]->info().memory_free;
-    if (bytes > free) return model;  // it would not stay in memory
-    if (pages == gguf::Pages::own_huge && bytes > free / 2)
-        fail(ErrorKind::limit,
-             "{}: the lever huge_weights takes {:.1f} GB beside the file's own pages; {:.1f} GB are free", path,
-             static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9);
+    OpenOptions o = options;
+    o.prefetch = pages;
+    std::unique_ptr<Model> model = Model::open(path, o);
     Progress progress("loading", "MB", 1e6);
-    model->file().prefetch([&](uint64_t done, uint64_t total) { return progress.show(done, total), true; }, pages);
+    model->wait_for_weights([&](uint64_t done, uint64_t total) { return progress.show(done, total), true; });
     return model;
+}
+
+std::string placement_note(const PlacedDevices &placed) {
+    return fmt::format("device map: {}; {}{}{}\n", placed.text, placed.flags, placed.notes.empty() ? "" : "; ",
+                       placed.notes);
+}
+
+void note_placement(const Model &model) {
+    const bool only_cpu = model.devices().size() == 1 && !row_of(*model.devices()[0]).is_gpu();
+    if (!only_cpu || !model.placed().notes.empty()) write_note(placement_note(model.placed()));
 }
 
 Contention observe_quiet(bool force, std::string_view marks) {

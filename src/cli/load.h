@@ -16,6 +16,12 @@ namespace ridge {
 // its own do not fit.
 std::unique_ptr<Model> open_loaded(const std::string &path, const OpenOptions &options, gguf::Pages pages);
 
+// "device map: cuda:0 layers 0-35 + embedding + output (4.2 of 79.1 GiB free); --place 0:36", with a line's end.
+std::string placement_note(const PlacedDevices &placed);
+
+// The same on stderr, where there is more to tell than that all is on the CPU.
+void note_placement(const Model &model);
+
 // What others do to the machine now. Throws Error{limit} where it is not quiet, unless `force`; `marks` is what is
 // marked then: "every row".
 Contention observe_quiet(bool force, std::string_view marks);

@@ -64,6 +64,7 @@ std::string command_of(const Options &o) {
     std::string c =
         fmt::format("ridge report -m {} -p {} -n {} -b {} --kv {}", file(x.model), x.prompt, x.answer, x.batch, x.kv);
     if (x.depth) c += fmt::format(" -d {}", *x.depth);
+    c += x.device.text();
     if (x.threads > 0) c += fmt::format(" -t {}", x.threads);
     for (const std::string &l : x.lever_texts) c += " --lever " + l;
     if (x.force) c += " --force";
@@ -95,7 +96,10 @@ void write_report(const Options &o) {
     page.title = "ridge: " + std::filesystem::path(o.explain.model).filename().string();
     page.model = fmt::format("{}, {:.2f} GB, levers {}", e.model->hparams().architecture,
                              static_cast<double>(e.model->file().file_bytes()) / 1e9, e.levers.to_string());
-    page.device = e.model->devices()[0]->info().description;
+    page.device = e.model->device_text();
+    if (e.model->devices().size() > 1)
+        page.notes.push_back(fmt::format("split over {}; ceilings are those of {}", e.model->placed().text,
+                                         e.model->devices()[0]->info().name));
     page.date = fmt::format("{:%Y-%m-%d}; ceilings measured {}", fmt::gmtime(std::time(nullptr)),
                             when(e.ceilings.measured_at, seconds_since_1970()));
     page.command = command_of(o);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "cli/load.h"
 #include "cli/terminal.h"
 #include "cli/trace_output.h"
 #include "core/error.h"
@@ -84,7 +85,8 @@ void print_json(const Run &run, const Prompt &prompt, const Generation &g) {
         {"load_seconds", run.load_seconds},
         {"seed", run.sampler.options().seed},
         {"context", run.session->context()},
-        {"device", run.model->devices()[0]->info().description},
+        {"device", run.model->device_text()},
+        {"placement", run.model->placed().flags},
         {"levers", run.session->engine().program().levers.to_string()},
     };
     write_out(out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -129,6 +131,7 @@ int run_command(RunFlags &f) {
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
+    if (!f.json) write_note(placement_note(run.model->placed()));
     if (f.explain_plan) {
         run.session = run.model->session(f.model->session);
         explain_plan(run);
@@ -141,8 +144,10 @@ int run_command(RunFlags &f) {
         encoded = encode_prompt(run, *prompt);
     else
         format = chat_template(run);
-    run.session = run.model->session(f.model->session);
     InterruptGuard guard;
+    if (run.model->copies_weights()) wait_for_weights(*run.model);  // a session needs those in their places
+    if (InterruptGuard::raised()) return kInterrupted;
+    run.session = run.model->session(f.model->session);
     wait_for_weights(*run.model);
     run.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (InterruptGuard::raised()) return kInterrupted;

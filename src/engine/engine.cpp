@@ -14,6 +14,10 @@ Buffer WeightStore::get(Backend &device, const Weight &w, Layout layout) {
     return found != loaded_.end() ? found->second : loaded_.emplace(key, device.load(w, layout)).first->second;
 }
 
+void WeightStore::put(Backend &device, const Weight &w, Layout layout, Buffer buffer) {
+    loaded_.insert_or_assign({&device, w.data, layout}, std::move(buffer));
+}
+
 namespace {
 
 // Binds every weight a device's nodes read.
@@ -35,6 +39,11 @@ struct BindWeights {
 };
 
 }  // namespace
+
+size_t state_bytes(const State &s, const EngineOptions &options) {
+    const size_t rows = s.per == State::Per::token ? size_t{options.pages} * kPageTokens : options.limits.sequences;
+    return rows * row_bytes(s.type, s.cols);
+}
 
 Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &weights, const EngineOptions &options)
     : program_(std::move(program)), devices_(std::move(devices)), options_(options) {
@@ -62,9 +71,7 @@ Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &wei
     for (size_t s = 0; s < program_.states.size(); s++) {
         const State &st = program_.states[s];
         const auto d = static_cast<size_t>(st.device);
-        const size_t rows =
-            st.per == State::Per::token ? size_t{options_.pages} * kPageTokens : options_.limits.sequences;
-        states_.push_back(devices_[d]->allocate(rows * row_bytes(st.type, st.cols), "state " + st.name));
+        states_.push_back(devices_[d]->allocate(ridge::state_bytes(st, options_), "state " + st.name));
         bindings_[d].states[s] = states_.back().address;
     }
     for (const Node &n : program_.nodes) {

@@ -20,6 +20,8 @@ namespace ridge {
 class WeightStore {
   public:
     Buffer get(Backend &device, const Weight &w, Layout layout);
+    // One that is loaded already.
+    void put(Backend &device, const Weight &w, Layout layout, Buffer buffer);
 
   private:
     struct Key {
@@ -36,6 +38,9 @@ struct EngineOptions {
     uint32_t pages = 1;  // pages of per-token state, over all sequences
     bool keep_values = false;  // for gates: no two values share memory, so that all can be read after a step
 };
+
+// Bytes that a state takes.
+size_t state_bytes(const State &s, const EngineOptions &options);
 
 // For measurements: some launches of a step apart from the others, as often as wanted, on what they found in it.
 class Excerpt {

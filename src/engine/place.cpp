@@ -6,9 +6,51 @@
 
 namespace ridge {
 
-DeviceId DeviceMap::of(int32_t l) const {
-    if (layer.empty()) return 0;
-    return layer[static_cast<size_t>(std::clamp(l, 0, static_cast<int32_t>(layer.size()) - 1))];
+namespace {
+
+DeviceId of_layer(const std::vector<DeviceId> &devices, int32_t l) {
+    return devices[static_cast<size_t>(std::clamp(l, 0, static_cast<int32_t>(devices.size()) - 1))];
+}
+
+bool has_ids(const Op &op) {
+    if (const Contract *c = std::get_if<Contract>(&op)) return c->ids != kNone;
+    if (const GateUp *g = std::get_if<GateUp>(&op)) return g->ids != kNone;
+    return false;
+}
+
+}  // namespace
+
+DeviceId DeviceMap::of(int32_t l) const { return layer.empty() ? 0 : of_layer(layer, l); }
+DeviceId DeviceMap::experts_of(int32_t l) const { return experts.empty() ? of(l) : of_layer(experts, l); }
+
+std::vector<DeviceId> devices_of(const Program &p, const DeviceMap &map) {
+    // Values that experts write, up to the rows that are combined of them.
+    std::vector<bool> of_experts(p.values.size(), false);
+    struct Follow {
+        std::vector<bool> &of_experts;
+        bool found = false;
+        void in(ValueId v) { found = found || of_experts[static_cast<size_t>(v)]; }
+        void out(ValueId) {}
+        void weight(WeightId) {}
+        void state(StateId) {}
+    };
+    struct Mark {
+        std::vector<bool> &of_experts;
+        void in(ValueId) {}
+        void out(ValueId v) { of_experts[static_cast<size_t>(v)] = true; }
+        void weight(WeightId) {}
+        void state(StateId) {}
+    };
+    std::vector<DeviceId> devices;
+    devices.reserve(p.nodes.size());
+    for (const Node &n : p.nodes) {
+        Follow reads{of_experts};
+        visit_operands(n.op, reads);
+        const bool expert = has_ids(n.op) || reads.found;
+        devices.push_back(expert ? map.experts_of(n.layer) : map.of(n.layer));
+        if (expert && !std::holds_alternative<MoeCombine>(n.op)) visit_operands(n.op, Mark{of_experts});
+    }
+    return devices;
 }
 
 void place(Program &p, const DeviceMap &map) {
@@ -20,9 +62,10 @@ void place(Program &p, const DeviceMap &map) {
         void weight(WeightId) {}
         void state(StateId s) { p.states[static_cast<size_t>(s)].device = device; }
     };
-    for (Node &n : p.nodes) {
-        n.device = map.of(n.layer);
-        visit_operands(n.op, SetDevice{p, n.device});
+    const std::vector<DeviceId> devices = devices_of(p, map);
+    for (size_t i = 0; i < p.nodes.size(); i++) {
+        p.nodes[i].device = devices[i];
+        visit_operands(p.nodes[i].op, SetDevice{p, devices[i]});
     }
 }
 

@@ -9,9 +9,16 @@ namespace ridge {
 
 // Device of each layer. The embedding goes with the first layer, the output with the last.
 struct DeviceMap {
-    std::vector<DeviceId> layer;  // (n_layers); empty: everything on device 0
+    std::vector<DeviceId> layer;    // (n_layers); empty: everything on device 0
+    std::vector<DeviceId> experts;  // (n_layers), of each layer's experts; empty: with their layer
     DeviceId of(int32_t l) const;
+    DeviceId experts_of(int32_t l) const;
+    bool operator==(const DeviceMap &) const = default;
 };
+
+// The device of every node. Where experts lie elsewhere than their layer, so does all between the router and the
+// combined rows: of a layer's activations only its input, the routes and its output are copied.
+std::vector<DeviceId> devices_of(const Program &p, const DeviceMap &map);
 
 // Gives every node, value and state its device. A program is placed once, before `fuse`: rules never join devices.
 void place(Program &p, const DeviceMap &map);

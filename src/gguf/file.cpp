@@ -332,6 +332,8 @@ Prefetch::Prefetch(Prefetch &&) noexcept = default;
 Prefetch &Prefetch::operator=(Prefetch &&) noexcept = default;
 Prefetch::~Prefetch() = default;
 
+uint64_t Prefetch::bytes() const { return impl_->total; }
+
 bool Prefetch::wait(const std::function<bool(uint64_t done, uint64_t total)> &progress) {
     Impl &i = *impl_;
     while (i.done < i.total) {
@@ -347,16 +349,22 @@ bool Prefetch::wait(const std::function<bool(uint64_t done, uint64_t total)> &pr
     return true;
 }
 
-Prefetch File::start_prefetch(Pages pages) const {
+Prefetch File::start_prefetch(Pages pages, std::span<const std::span<const std::byte>> wanted) const {
     constexpr uint64_t kPiece = uint64_t{16} << 20;
     std::vector<Prefetch::Impl::Piece> pieces;
     for (size_t i = 0; i < impl_->maps.size(); i++) {
         const Mapping &map = impl_->maps[i];
         if (pages == Pages::file_huge) map.prefer_huge_pages();
+        const auto is_wanted = [&](uint64_t begin, uint64_t end) {
+            const std::byte *from = map.bytes().data() + begin, *to = map.bytes().data() + end;
+            return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::span<const std::byte> w) {
+                       return w.data() < to && w.data() + w.size() > from;
+                   });
+        };
         for (uint64_t at = impl_->data_starts[i]; at < map.bytes().size();) {
             // Pieces end where huge pages do, so that no two threads want the same one.
             const uint64_t end = std::min<uint64_t>((at / kPiece + 1) * kPiece, map.bytes().size());
-            pieces.push_back({&map, at, end});
+            if (is_wanted(at, end)) pieces.push_back({&map, at, end});
             at = end;
         }
     }

@@ -83,6 +83,8 @@ class Prefetch {
     Prefetch &operator=(Prefetch &&) noexcept;
     ~Prefetch();
 
+    uint64_t bytes() const;  // of all that is wanted
+
     // Returns when all is there. `progress(done, total)` in bytes, called on this thread piece by piece; where it
     // answers false, wait returns false (unless all is there) and the rest may stay away. Throws what Mapping::load
     // throws.
@@ -127,8 +129,10 @@ class File {
     std::span<const Tensor> tensors() const;
     const Tensor *find_tensor(std::string_view name) const;  // nullptr where absent
 
-    // Begins to bring the tensor data into memory, in threads of its own. The file must outlive it.
-    Prefetch start_prefetch(Pages pages = Pages::file_huge) const;
+    // Begins to bring the tensor data into memory, in threads of its own; only pages that hold some of `wanted` where
+    // that is not empty. The file must outlive it.
+    Prefetch start_prefetch(Pages pages = Pages::file_huge,
+                            std::span<const std::span<const std::byte>> wanted = {}) const;
     // The same, and waits for it.
     void prefetch(const std::function<bool(uint64_t done, uint64_t total)> &progress,
                   Pages pages = Pages::file_huge) const;

@@ -50,6 +50,9 @@ void refuse_other_placement(const ModelSide &off, const ModelSide &on) {
             fail(ErrorKind::usage, "the two sides do not run on the same: device {} is {} for one and {} for the other",
                  i, x, y);
     }
+    if (off.model->placed().flags != on.model->placed().flags)
+        fail(ErrorKind::usage, "the two sides are not placed alike: {} and {}; give one of them",
+             off.model->placed().flags, on.model->placed().flags);
 }
 
 }  // namespace

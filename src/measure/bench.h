@@ -96,6 +96,7 @@ struct ModelBenchOptions {
     uint32_t batch = 512;          // most tokens in one step
     std::vector<ModelSide> sides;  // each is measured, in turn with the others
     WhenBusy when_busy = WhenBusy::refuse;
+    uint32_t context() const;  // positions that the tests take
     // Where it is set, each side runs each test once more after its measurement, traced.
     std::function<void(const ModelResult &, const Engine &, const TraceKeeper &)> trace;
 };

@@ -115,11 +115,18 @@ void measure_rounds(std::vector<Side> &sides, const ModelTest &t, const ModelBen
 
 }  // namespace
 
+uint32_t ModelBenchOptions::context() const {
+    uint32_t most = 0;
+    for (const ModelTest &t : tests_of(*this)) most = std::max(most, t.end());
+    return most;
+}
+
 void bench_model(const ModelBenchOptions &options, const std::function<void(const ModelResult &)> &emit) {
     const std::vector<ModelTest> tests = tests_of(options);
     if (tests.empty()) fail(ErrorKind::usage, "there is nothing to measure: -p and -n are 0");
-    uint32_t context = 0, depth = 0;
-    for (const ModelTest &t : tests) context = std::max(context, t.end()), depth = std::max(depth, t.depth);
+    const uint32_t context = options.context();
+    uint32_t depth = 0;
+    for (const ModelTest &t : tests) depth = std::max(depth, t.depth);
     std::vector<Side> sides;
     sides.reserve(options.sides.size());
     for (const ModelSide &s : options.sides) sides.emplace_back(*s.model, s.levers, context, options.batch).fill(depth);

@@ -98,8 +98,9 @@ size_t ModelOracle::decided_positions(double e) const {
     return static_cast<size_t>(std::find_if(m.begin(), m.end(), [&](double gap) { return gap < e / 8; }) - m.begin());
 }
 
-GateRow ModelOracle::compare(const fs::path &file, LeverSet levers, DType kv, uint32_t batch, unsigned threads) const {
-    const auto model = Model::open(file, {.kv_type = kv, .threads = threads, .tokenizer = false});
+GateRow ModelOracle::compare(const fs::path &file, LeverSet levers, DType kv, uint32_t batch, unsigned threads,
+                             const DeviceChoice &devices) const {
+    const auto model = Model::open(file, {.kv_type = kv, .threads = threads, .devices = devices, .tokenizer = false});
     const auto session = model->session({.context = kContext, .batch = batch, .levers = levers});
     session->evaluate(tokens_, Want::all);
     const double e = expected_error(model->program(), model->hparams(), levers.has(Lever::int8_dot), kv);
@@ -132,7 +133,7 @@ GateRow ModelOracle::compare(const fs::path &file, LeverSet levers, DType kv, ui
     return row;
 }
 
-GateReport gate_models(const GateOptions &options, unsigned threads) {
+GateReport gate_models(const GateOptions &options, unsigned threads, const DeviceChoice &devices) {
     GateReport report;
     const LeverSet on = LeverSet::defaults();
     for (const ModelShape &shape : synthetic_shapes())
@@ -146,7 +147,7 @@ GateReport gate_models(const GateOptions &options, unsigned threads) {
                 continue;
             const Case c(like, q.name, q.pure);
             auto add = [&](LeverSet levers, DType kv, uint32_t batch) {
-                GateRow row = c.oracle->compare(c.file->path(), levers, kv, batch, threads);
+                GateRow row = c.oracle->compare(c.file->path(), levers, kv, batch, threads, devices);
                 if (options.row.empty() || row.name.find(options.row) != std::string::npos)
                     report.rows.push_back(std::move(row));
             };

@@ -27,6 +27,7 @@
 #include "measure/gate.h"
 #include "model/model.h"
 #include "oracle/forward.h"
+#include "runtime/devices.h"
 
 namespace ridge {
 
@@ -41,8 +42,8 @@ class ModelOracle {
     ModelOracle(std::string name, const std::filesystem::path &file, uint64_t seed, size_t positions = kPositions);
 
     // The engine's logits on `file`, the same one but for mutants, against the oracle's. `batch`: tokens per step.
-    GateRow compare(const std::filesystem::path &file, LeverSet levers, DType kv, uint32_t batch,
-                    unsigned threads) const;
+    GateRow compare(const std::filesystem::path &file, LeverSet levers, DType kv, uint32_t batch, unsigned threads,
+                    const DeviceChoice &devices = {.names = {"cpu"}}) const;
 
     // Positions that count where the logits' expected relative error is `e`.
     size_t decided_positions(double e) const;
@@ -55,6 +56,6 @@ class ModelOracle {
 
 // `threads`: 0 as many as the machine grants. `options.quick`: fewer quantisations. `options.row` selects by name, such
 // as "model.tiny-qwen3.Q4_K_M.f16.default".
-GateReport gate_models(const GateOptions &options, unsigned threads);
+GateReport gate_models(const GateOptions &options, unsigned threads, const DeviceChoice &devices = {.names = {"cpu"}});
 
 }  // namespace ridge

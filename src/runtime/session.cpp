@@ -24,6 +24,8 @@ void set_context(Program &p, uint32_t context) {
             if (!table->long_frequency.empty() && context > table->long_above) table->frequency = table->long_frequency;
 }
 
+}  // namespace
+
 Program prepared(Program p, uint32_t context, std::span<Backend *const> devices, const SessionOptions &o) {
     set_context(p, context);
     place(p, o.map);
@@ -34,10 +36,14 @@ Program prepared(Program p, uint32_t context, std::span<Backend *const> devices,
     return p;
 }
 
+namespace {
+
 uint32_t pages_for(uint32_t positions) { return (positions + kPageTokens - 1) / kPageTokens; }
 
 // Most rows of logits in one step: with a vocabulary of 152k each takes 0.6 MB, on the device and again on the host.
 constexpr uint32_t kOutputs = 32;
+
+}  // namespace
 
 EngineOptions engine_options(uint32_t context, uint32_t batch) {
     EngineOptions o;
@@ -48,8 +54,6 @@ EngineOptions engine_options(uint32_t context, uint32_t batch) {
     o.pages = o.limits.pages;
     return o;
 }
-
-}  // namespace
 
 uint32_t default_context(uint32_t trained) { return std::min(trained, 8192U); }
 

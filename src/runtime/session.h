@@ -24,6 +24,11 @@ struct SessionOptions {
 // for 128k does not reserve its whole state unasked.
 uint32_t default_context(uint32_t trained);
 
+// What a session of `context` positions gives its engine.
+EngineOptions engine_options(uint32_t context, uint32_t batch);
+// The program that it runs: placed, fused as the devices can, connected.
+Program prepared(Program plain, uint32_t context, std::span<Backend *const> devices, const SessionOptions &options);
+
 // Which tokens of one `evaluate` a caller wants logits for.
 enum class Want : uint8_t { none, last, all };
 
