@@ -112,7 +112,8 @@ TEST_P(Bits, WithKeysAndValuesInQ80Too) {
     const auto other = make_cpu_backend({.threads = 5});
     const LeverSet on = LeverSet::defaults();
     for (LeverSet levers : {on, on.without(Lever::qk_norm_rope), on.without(Lever::avx512),
-                            on.without(Lever::avx512).without(Lever::avxvnni).without(Lever::avx2), LeverSet::none().with(Lever::int8_dot)})
+                            on.without(Lever::avx512).without(Lever::avxvnni).without(Lever::avx2),
+                            LeverSet::none().with(Lever::int8_dot)})
         for (uint32_t batch : {1U, 7U})
             EXPECT_EQ(differing_bits(logits(*other, batch, levers), expected), 0U)
                 << batch << " tokens a step, levers " << levers.to_string();

@@ -91,6 +91,48 @@ TEST_P(TwoDevices, EverySplitGivesTheBitsOfOneDevice) {
     }
 }
 
+class ExpertsElsewhere : public testing::TestWithParam<const char *> {};
+
+// What is copied for a layer's experts: their input, the routes and their weights there, the combined rows back.
+constexpr size_t kCopiesPerLayer = 4;
+
+TEST_P(ExpertsElsewhere, GiveTheBitsOfOneDevice) {
+    const TinyModel &m = tiny_model(GetParam());
+    const uint32_t layers = m.program.n_layers;
+    for (LeverSet levers : {LeverSet::defaults(), LeverSet::none().with(Lever::int8_dot), LeverSet::none()}) {
+        Watched a(make_cpu_backend({.name = "cpu", .threads = 1})),
+            b(make_cpu_backend({.name = "cpu-b", .threads = 2}));
+        WeightStore weights;
+        SessionOptions options{.context = 64, .batch = 16, .levers = levers, .map = {}};
+        const std::vector<float> one = prefill_and_decode(*session_of(m, {&a}, weights, options));
+        for (unsigned bits = 1; bits < (1U << layers); bits++) {
+            options.map = {std::vector<DeviceId>(layers, 0), {}};
+            size_t moved = 0;
+            for (uint32_t l = 0; l < layers; l++) {
+                options.map.experts.push_back(static_cast<DeviceId>(bits >> l & 1));
+                moved += bits >> l & 1;
+            }
+            const auto session = session_of(m, {&a, &b}, weights, options);
+            EXPECT_EQ(differing_bits(one, prefill_and_decode(*session)), 0U)
+                << "map " << bits << ", levers " << levers.to_string();
+            const Program &p = session->engine().program();
+            EXPECT_EQ(count<Copy>(p), kCopiesPerLayer * moved) << to_string(p);
+            for (const Node &n : p.nodes) {
+                if (const Contract *c = std::get_if<Contract>(&n.op); c && c->ids != kNone)
+                    EXPECT_EQ(n.device, options.map.experts_of(n.layer));
+                if (std::holds_alternative<Attention>(n.op)) EXPECT_EQ(n.device, 0);
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ExpertsElsewhere, testing::Values("tiny-qwen3moe", "tiny-qwen2moe", "tiny-gpt-oss"),
+                         [](const auto &tested) {
+                             std::string n = tested.param;
+                             std::replace(n.begin(), n.end(), '-', '_');
+                             return n;
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Each, TwoDevices,
                          testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-mistral3",
                                          "tiny-gemma2", "tiny-gpt-oss"),

@@ -45,6 +45,25 @@ TEST(Place, NodesValuesAndStatesFollowTheirLayer) {
     EXPECT_NO_THROW(check(p));
 }
 
+TEST(Place, ExpertsMayLieElsewhereThanTheirLayer) {
+    Shape s = qwen3moe();
+    s.layers = 3;
+    const Program p = forward(s);
+    const DeviceMap map{{0, 0, 0}, {0, 1, 0}};
+    EXPECT_EQ(map.experts_of(0), 0);
+    EXPECT_EQ(map.experts_of(1), 1);
+    EXPECT_EQ(map.experts_of(7), 0);
+    EXPECT_EQ((DeviceMap{{0, 2}, {}}).experts_of(1), 2) << "with their layer";
+    const std::vector<DeviceId> devices = devices_of(p, map);
+    std::vector<std::string> moved;
+    for (size_t i = 0; i < devices.size(); i++) {
+        if (devices[i] == 0) continue;
+        EXPECT_EQ(p.nodes[i].layer, 1);
+        moved.emplace_back(op_name(static_cast<OpKind>(p.nodes[i].op.index())));
+    }
+    EXPECT_EQ(moved, (std::vector<std::string>{"contract", "contract", "glu", "contract", "moe_combine"}));
+}
+
 TEST(Place, OneDeviceNeedsNoCopies) {
     Program p = forward(llama());
     const size_t nodes = p.nodes.size(), values = p.values.size();

@@ -8,6 +8,7 @@
 #include "backend/simt/ceilings.h"
 #include "backend/simt/executable.h"
 #include "backend/simt/images.h"
+#include "backend/simt/loader.h"
 #include "backend/simt/rows.h"
 #include "backend/simt/simt_device.h"
 #include "core/error.h"
@@ -60,7 +61,8 @@ class SimtBackend final : public Backend {
                 total,
                 free,
                 1,
-                fmt::format("{} {}", device_.driver().name, device_.driver().version)};
+                fmt::format("{} {}", device_.driver().name, device_.driver().version),
+                d.integrated};
     }
 
     std::span<const Kernel> kernels() const override { return all_rows().kernels; }
@@ -84,6 +86,28 @@ class SimtBackend final : public Backend {
         device_.upload(b.address, {w.data, w.bytes()});
         return b;
     }
+    // One allocation for all: the driver hands out memory in steps of 2 MiB, and takes a while for each.
+    std::vector<Buffer> load_all(std::span<const Weight *const> weights, Layout layout,
+                                 const std::function<bool(uint64_t bytes)> &loaded) override {
+        RIDGE_ASSERT(layout == Layout::file);
+        constexpr size_t kAlign = 256;
+        std::vector<size_t> offsets;
+        size_t bytes = 0;
+        for (const Weight *w : weights) {
+            offsets.push_back(bytes);
+            bytes += (w->bytes() + kAlign - 1) / kAlign * kAlign;
+        }
+        const Buffer all = device_.allocate(bytes, "weights", false);
+        std::vector<Buffer> buffers;
+        std::vector<Transfer> transfers;
+        for (size_t i = 0; i < weights.size(); i++) {
+            buffers.push_back({all.address + offsets[i], weights[i]->bytes(), all.owner});
+            transfers.push_back({buffers[i].address, {weights[i]->data, weights[i]->bytes()}});
+        }
+        if (!load_to_device(device_.driver(), device_.index(), transfers, loaded)) buffers.clear();
+        return buffers;
+    }
+    bool copies_weights() const override { return true; }
     void upload(const Buffer &to, size_t offset, std::span<const std::byte> from) override {
         RIDGE_ASSERT(offset <= to.bytes && from.size() <= to.bytes - offset);
         device_.upload(to.address + offset, from);
