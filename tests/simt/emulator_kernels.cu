@@ -138,6 +138,35 @@ DEVICE void sum_pieces(const EmulatorArgs &a) {
 KERNEL(emulator_pieces, EmulatorArgs, 64, 1) { sum_pieces<false>(a); }
 KERNEL(emulator_pieces_too_soon, EmulatorArgs, 64, 1) { sum_pieces<true>(a); }
 
+// The last 64 threads fetch a.n pieces of 256 words into two places; the others add two words of each.
+KERNEL(emulator_bulk, EmulatorArgs, 256, 1) {
+    wait_for_previous();
+    auto *pieces = reinterpret_cast<u32 *>(shared());
+    auto *full = reinterpret_cast<Barrier *>(shared() + 2048), *empty = full + 2;
+    if (thread() == 0)
+        for (u32 i = 0; i < 2; i++) {
+            barrier_init(full + i, 1);
+            barrier_init(empty + i, 192);
+        }
+    sync();
+    if (thread() >= 192) {
+        if (thread() != 192) return;
+        for (u32 i = 0; i < a.n; i++) {
+            if (i >= 2) barrier_wait(empty + i % 2, (i / 2 - 1) % 2);
+            barrier_arrive(full + i % 2, 1024);
+            copy_bulk(pieces + i % 2 * 256, a.a + i * 256, 1024, full + i % 2);
+        }
+        return;
+    }
+    u32 sum = 0;
+    for (u32 i = 0; i < a.n; i++) {
+        barrier_wait(full + i % 2, i / 2 % 2);
+        sum += pieces[i % 2 * 256 + thread()] + pieces[i % 2 * 256 + thread() + 64];
+        barrier_arrive(empty + i % 2);
+    }
+    store(a.b + thread(), sum);
+}
+
 // ---- each of these does one thing that the emulator has to find
 
 // Whoever stores last is seen.
@@ -223,6 +252,19 @@ KERNEL(emulator_early, EmulatorArgs, 64, 1) {
     if (a.n == 3) return;
     wait_for_previous();
     store(a.b + thread(), v);
+}
+
+// More bytes are announced than come.
+KERNEL(emulator_bulk_lost, EmulatorArgs, 64, 1) {
+    wait_for_previous();
+    auto *barrier = reinterpret_cast<Barrier *>(shared() + 128);
+    if (thread() == 0) barrier_init(barrier, 1);
+    sync();
+    if (thread() == 0) {
+        barrier_arrive(barrier, 128);
+        copy_bulk(shared(), a.a, 64, barrier);
+    }
+    barrier_wait(barrier, 0);
 }
 
 }  // namespace ridge::simt

@@ -86,6 +86,18 @@ TEST_P(EmulatorKernels, CopiesArriveWhenTheyAreWaitedFor) {
     EXPECT_NE(e.download(b, 64), expected);
 }
 
+TEST_P(EmulatorKernels, BulkCopiesArriveAtBarriers) {
+    constexpr uint32_t n = 7;
+    const Words in = counted(n * 256);
+    const uint64_t a = e.upload(in), b = e.allocate(4 * 192);
+    Words expected(192, 0);
+    for (uint32_t i = 0; i < n * 256; ++i)
+        for (uint32_t t = 0; t < 192; ++t)
+            if (i % 256 == t || i % 256 == t + 64) expected[t] += in[i];
+    ASSERT_EQ(e.launch("emulator_bulk", 2, 256, 2080, e.args(a, b, n)), 0);
+    EXPECT_EQ(e.download(b, 192), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatorKernels,
                          testing::Values(Shape{32, 0}, Shape{32, 7}, Shape{64, 0}, Shape{64, 11}),
                          [](const testing::TestParamInfo<Shape> &p) {
@@ -117,7 +129,7 @@ class EmulatorFinds : public testing::TestWithParam<uint32_t> {
 TEST_P(EmulatorFinds, ThreadThatNobodyWakes) {
     const uint64_t a = e.upload({0});
     expect("emulator_wait_for_ever", 3, 0, e.args(a, 0, 1), 719,
-           {"block (0, 0, 0)", "nothing moves", "1 at load_acquire()", "at sync()"});
+           {"block (0, 0, 0)", "nothing moves", "1 in a loop", "at sync()"});
 }
 
 TEST_P(EmulatorFinds, BlockThatIsNotResident) {
@@ -179,6 +191,11 @@ TEST_P(EmulatorFinds, MisalignedAccess) {
 
 TEST_P(EmulatorFinds, WriteBehindSharedMemory) {
     expect("emulator_shared", 1, 64, e.args(0, 0, 16), 700, {"behind its 64 bytes of shared memory", "byte 64"});
+}
+
+TEST_P(EmulatorFinds, BarrierThatAwaitsBytesForEver) {
+    const uint64_t a = e.upload(Words(64, 0));
+    expect("emulator_bulk_lost", 1, 256, e.args(a, 0), 719, {"nothing moves", std::to_string(e.wave) + " in a loop"});
 }
 
 TEST_P(EmulatorFinds, WhatAnEarlyLaunchMayNotTouch) {

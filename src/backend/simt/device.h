@@ -28,6 +28,12 @@
 //   copy_async_wait<N>() ... which waits until all but the N latest groups have arrived (then sync() or sync_wave()
 //   makes
 //                        them visible to others)
+//   Barrier              8 bytes of shared memory, aligned to 8, at which threads and bulk copies arrive:
+//   barrier_init(b, n)   by one thread, then sync(): a phase of it is over when n arrivals were made and all bytes came
+//   barrier_arrive(b)    barrier_arrive(b, bytes): one arrival, which also makes the phase wait for so many bytes more
+//   barrier_wait(b, parity)  until the phase of this parity is over; the first has parity 0
+//   copy_bulk(to, from, bytes, b)   by one thread: from global to shared memory, all multiples of 16; the bytes arrive
+//                        at b. In the background from compute capability 9.0 on; elsewhere the thread makes the copy
 //   nanoseconds()        of a clock that goes on while the kernel runs
 //   dot4(acc, a, b)      acc + the dot of four signed bytes each
 //   fma, exp, sqrt, min, max   f32, correctly rounded but exp, which takes the CPU's steps (backend/cpu/math.h): the
@@ -84,6 +90,10 @@ constexpr u32 kWave = 64;
 constexpr u32 kWave = 32;
 #endif
 
+struct alignas(8) Barrier {
+    u64 state;
+};
+
 #if defined(RIDGE_CUDA)
 
 DEVICE u32 thread() { return threadIdx.x; }
@@ -129,6 +139,47 @@ DEVICE void copy_async_wait() {
 }
 // What a thread wrote to global memory is seen by all threads of the device that later learn of it.
 DEVICE void fence() { __threadfence(); }
+#if __CUDA_ARCH__ >= 900
+DEVICE u32 shared_address(const void *p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+DEVICE void barrier_init(Barrier *b, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+DEVICE void barrier_arrive(Barrier *b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+DEVICE void barrier_arrive(Barrier *b, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(Barrier *b, u32 parity) {
+    u32 over;
+    do {
+        asm volatile(
+            "{.reg .pred p;\n\t"
+            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+            "selp.u32 %0, 1, 0, p;}"
+            : "=r"(over)
+            : "r"(shared_address(b)), "r"(parity)
+            : "memory");
+    } while (over == 0);
+}
+DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(b))
+        : "memory");
+}
+#else
+#define RIDGE_PLAIN_BARRIER 1
+DEVICE u64 swap_shared(u64 *p, u64 expected, u64 desired) {
+    return atomicCAS(reinterpret_cast<unsigned long long *>(p), static_cast<unsigned long long>(expected),
+                     static_cast<unsigned long long>(desired));
+}
+DEVICE u64 look_shared(const u64 *p) { return *const_cast<const volatile u64 *>(p); }
+DEVICE void fence_shared() { __threadfence_block(); }
+#endif
 DEVICE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -195,6 +246,14 @@ DEVICE void copy_async_commit() {}
 template <int N>
 DEVICE void copy_async_wait() {}
 DEVICE void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+#define RIDGE_PLAIN_BARRIER 1
+DEVICE u64 swap_shared(u64 *p, u64 expected, u64 desired) {
+    __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
+                                         __HIP_MEMORY_SCOPE_WORKGROUP);
+    return expected;
+}
+DEVICE u64 look_shared(const u64 *p) { return __hip_atomic_load(p, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP); }
+DEVICE void fence_shared() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
 DEVICE void wait_for_previous() {}
 DEVICE void let_next_start() {}
 DEVICE u64 nanoseconds() { return __builtin_readsteadycounter() * 10; }  // of 100 MHz on all targets here
@@ -240,6 +299,13 @@ DEVICE void copy_async_wait() {
     emulate::copy_async_wait(N);
 }
 DEVICE void fence() {}
+DEVICE void barrier_init(Barrier *b, u32 arrivals) { emulate::barrier_init(&b->state, arrivals); }
+DEVICE void barrier_arrive(Barrier *b) { emulate::barrier_arrive(&b->state, 0); }
+DEVICE void barrier_arrive(Barrier *b, u32 bytes) { emulate::barrier_arrive(&b->state, bytes); }
+DEVICE void barrier_wait(Barrier *b, u32 parity) { emulate::barrier_wait(&b->state, parity); }
+DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
+    emulate::copy_bulk(to, from, bytes, &b->state);
+}
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
 DEVICE void let_next_start() {}
 inline u64 nanoseconds() {  // each look takes a microsecond
@@ -254,6 +320,35 @@ DEVICE f32 fma(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 DEVICE f32 sqrt(f32 x) { return __builtin_sqrtf(x); }
 DEVICE f32 divide(f32 a, f32 b) { return a / b; }
 
+#endif
+
+#if defined(RIDGE_PLAIN_BARRIER)
+// bytes awaited (32 bits) | arrivals awaited (15) | arrivals of a phase (15) | parity of the phase that goes on. Bytes
+// may come before they are announced, so they count modulo 2^32.
+DEVICE void barrier_init(Barrier *b, u32 arrivals) { b->state = u64{arrivals} << 32 | u64{arrivals} << 47; }
+DEVICE void barrier_change(Barrier *b, u32 bytes, u32 arrivals) {
+    fence_shared();
+    u64 seen = look_shared(&b->state);
+    for (;;) {
+        const u32 left = static_cast<u32>(seen) + bytes;
+        u64 next = (seen >> 32 << 32 | left) - (u64{arrivals} << 32);
+        if (left == 0 && (next >> 32 & 0x7fffu) == 0) next = (next ^ u64{1} << 62) | (next >> 47 & 0x7fffu) << 32;
+        const u64 now = swap_shared(&b->state, seen, next);
+        if (now == seen) return;
+        seen = now;
+    }
+}
+DEVICE void barrier_arrive(Barrier *b) { barrier_change(b, 0, 1); }
+DEVICE void barrier_arrive(Barrier *b, u32 bytes) { barrier_change(b, bytes, 1); }
+DEVICE void barrier_wait(Barrier *b, u32 parity) {
+    while ((look_shared(&b->state) >> 62 & 1u) == parity) {
+    }
+    fence_shared();
+}
+DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
+    for (u32 i = 0; i < bytes / 16; i++) static_cast<u32x4 *>(to)[i] = load(static_cast<const u32x4 *>(from) + i);
+    barrier_change(b, 0u - bytes, 0);
+}
 #endif
 
 DEVICE u32 lane() { return thread() % kWave; }

@@ -33,6 +33,11 @@ void wait_for_previous();
 void copy_async16(void *to, const void *from);
 void copy_async_commit();
 void copy_async_wait(unsigned latest);
+// A bulk copy is made when a thread waits at its barrier and nothing else is missing.
+void barrier_init(uint64_t *barrier, uint32_t arrivals);
+void barrier_arrive(uint64_t *barrier, uint32_t bytes);
+void barrier_wait(uint64_t *barrier, uint32_t parity);
+void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier);
 
 // Checks that the bytes lie in an allocation of the device (else the launch fails as an illegal address does), counts
 // them, and gives them as they lie in the host's memory.

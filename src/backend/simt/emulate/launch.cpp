@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/simt/emulate/copies.h"
 #include "backend/simt/emulate/emulate.h"
 #include "backend/simt/emulate/fault.h"
 #include "backend/simt/emulate/memory.h"
@@ -32,17 +33,6 @@ struct Wave {
     uint64_t given[2] = {0, 0};
 };
 
-// Copies that a thread has under way. Until they are waited for, their destination holds poison: neither is what was
-// there before still to be read, nor is what will come there yet.
-struct Copies {
-    struct Copy {
-        std::byte *to;
-        const void *from;
-    };
-    std::vector<Copy> under_way;
-    std::vector<size_t> groups;  // ends of the closed ones
-};
-
 struct Block {
     size_t slot = 0;
     uint32_t index[3] = {0, 0, 0};
@@ -52,8 +42,7 @@ struct Block {
     std::vector<Wave> waves;
     std::vector<Thread> threads;
     std::vector<std::byte *> stacks;
-    std::vector<Copies> copies;  // of each thread
-    bool copied = false;         // some thread made one
+    BlockCopies copies;
 };
 
 Here here;
@@ -116,9 +105,8 @@ void shuffle_order(std::vector<T> &v) {
 // ---- what threads wait at, in words
 
 std::string describe(const Wave &w, uint32_t index) {
-    static constexpr const char *kPlaces[] = {"not begun",      "running",   "at a shuffle",
-                                              "at sync_wave()", "at sync()", "at load_acquire() or an atomic",
-                                              "ended"};
+    static constexpr const char *kPlaces[] = {"not begun", "running",   "at a shuffle", "at sync_wave()",
+                                              "at sync()", "in a loop", "ended"};
     uint32_t counts[7] = {};
     for (const Thread &t : w.block->threads)
         if (t.wave == &w) counts[static_cast<size_t>(t.at)]++;
@@ -237,9 +225,7 @@ void begin_block(Block &b, uint64_t number) {
     std::memset(b.shared, 0xff, rounded);
     b.waves.assign(waves, Wave());
     b.threads.resize(threads);
-    if (b.copied) b.copies.clear();
-    b.copies.resize(threads);
-    b.copied = false;
+    b.copies.begin(threads);
     while (b.stacks.size() < threads) b.stacks.push_back(stack_top(state.stacks++));
     for (uint32_t w = 0; w < waves; ++w) {
         Wave &wave = b.waves[w];
@@ -420,6 +406,15 @@ void fail(int code, const std::string &what) {
     __builtin_unreachable();
 }
 
+void let_others_run() { spin(*current); }
+
+std::byte *shared_begin(size_t *bytes) {
+    *bytes = state.order->shared_bytes;
+    return here.shared;
+}
+
+BlockCopies &running_copies() { return current->wave->block->copies; }
+
 const char *running_kernel() {
     static char text[256];
     if (state.order == nullptr) return "";
@@ -481,32 +476,6 @@ uint32_t atomic_add(uint32_t *p, uint32_t v) {
     const uint32_t old = *at;
     *at = old + v;
     return old;
-}
-
-void copy_async16(void *to, const void *from) {
-    Block &b = *current->wave->block;
-    auto *at = static_cast<std::byte *>(to);
-    if (at < b.shared || at + 16 > b.shared + state.order->shared_bytes || (at - b.shared) % 16 != 0)
-        fail(716, "copies 16 bytes to byte " + std::to_string(at - b.shared) + " of " +
-                      std::to_string(state.order->shared_bytes) + " bytes of shared memory");
-    b.copied = true;
-    b.copies[current->index].under_way.push_back({at, reading(from, 16)});
-    std::memset(at, 0xff, 16);
-}
-
-void copy_async_commit() {
-    Copies &c = current->wave->block->copies[current->index];
-    c.groups.push_back(c.under_way.size());
-}
-
-void copy_async_wait(unsigned latest) {
-    Copies &c = current->wave->block->copies[current->index];
-    if (c.groups.size() <= latest) return;
-    const size_t groups = c.groups.size() - latest, done = c.groups[groups - 1];
-    for (size_t i = 0; i < done; ++i) std::memcpy(c.under_way[i].to, c.under_way[i].from, 16);
-    c.under_way.erase(c.under_way.begin(), c.under_way.begin() + static_cast<std::ptrdiff_t>(done));
-    c.groups.erase(c.groups.begin(), c.groups.begin() + static_cast<std::ptrdiff_t>(groups));
-    for (size_t &end : c.groups) end -= done;
 }
 
 void wait_for_previous() {

@@ -66,6 +66,12 @@ extern uint64_t progress;  // grows whenever something changes that another thre
 
 bool launch_counts();
 bool may_precede_previous();  // the running thread was started early and has not called wait_for_previous()
+// Until a round of the scheduler has passed, in which others may have done something.
+void let_others_run();
+// [0, bytes) of the running block's shared memory.
+std::byte *shared_begin(size_t *bytes);
+class BlockCopies;
+BlockCopies &running_copies();
 // Ends the launch. `what` goes on after the name of the thread: "reads 4 bytes at ...".
 [[noreturn]] void fail(int code, const std::string &what);
 // Of the running launch, for the message of a fault: kernel, block, thread; "" while there is none.
