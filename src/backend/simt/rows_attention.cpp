@@ -22,7 +22,14 @@ AttentionArgs args_of(const LaunchView &v, const Emit &e) {
     a.step = step_of(v, e);
     a.heads = op.heads, a.kv_heads = op.kv_heads, a.head_dim = op.head_dim, a.window = op.window;
     a.scale = op.scale, a.softcap = op.softcap;
+    a.out_read = 1;
     return a;
+}
+
+// The q8 form of what was computed, where it is asked for.
+void publish(const LaunchView &v, Emit &e) {
+    const Attention &op = op_of(v);
+    if (op.q8 != kNone) emit_quantize(v, e, op.out, op.q8);
 }
 
 std::string_view refuses_any(const Program &program, const Attention &op) {
@@ -100,10 +107,13 @@ void emit_split(const LaunchView &v, Emit &e) {
     a.across = s.across(op);
     a.counters = reinterpret_cast<uint32_t *>(v.shared);
     a.parts = reinterpret_cast<float *>(v.shared + Tile::kSharedZero);
+    const bool publishes = op.q8 != kNone && op.head_dim % 32 == 0;
+    if (publishes) a.q8 = q8_of(v, op.q8), a.out_read = op.out_read;
     // For the most chunks that a token may have: positions are read on the device.
     const uint32_t chunks = std::min(kSplitChunks, v.step.limits.pages);
     e.grid("attention_split", split_name(s, v.program.state(op.k_state).type), {chunks, a.across, v.step.tokens()},
            kSplitThreads, split_shared_bytes(s.heads, op.head_dim), a);
+    if (!publishes) publish(v, e);
 }
 
 // ---- mma
@@ -152,12 +162,14 @@ void emit_mma(const LaunchView &v, Emit &e) {
     const uint32_t run = 16 * waves / group_of(op);  // tokens of a block
     e.grid("attention_mma", mma_name(head_dim, kKind), {op.kv_heads, (v.step.tokens() + run - 1) / run},
            waves * e.device().wave, mma_shared_bytes(head_dim, small), args_of(v, e));
+    publish(v, e);
 }
 
 Kernel kernel(std::string_view name, Lever lever, Order order, int rank, TokenRange tokens = {}) {
     Kernel k;
     k.name = name, k.op = kind<Attention>();
     k.lever = lever, k.order = order, k.rank = rank, k.tokens = tokens;
+    k.publishes = true;
     return k;
 }
 

@@ -16,6 +16,10 @@ struct AttentionArgs {
     u32 across;     // the split grid's y
     u32 *counters;  // zero before and after: one for each token and block_y of a split grid
     f32 *parts;     // what the chunks of those leave, split_part_floats() each
+    // Of split kernels, for heads of whole blocks: also the q8 form of the result, (m, heads * head_dim), or null; the
+    // result itself only where `out_read`.
+    Q8 q8;
+    u32 out_read;
 };
 
 // ---- attention_general_*: a block of kGeneralThreads for every head (x) of every token (y).

@@ -10,6 +10,7 @@
 // token gives the same bits in every step and on every machine with waves of this size. The block that finishes last of
 // a token's KV head joins the parts; a token with one chunk needs none of that.
 #include "backend/simt/kernels/attention.cuh"
+#include "backend/simt/kernels/quantize.cuh"
 
 namespace ridge::simt {
 
@@ -231,13 +232,22 @@ struct Split {
         return a.parts + ((u64{token} * a.across + across) * kSplitChunks + chunk) * split_part_floats(G, a.head_dim);
     }
 
-    // body(i, g) for the values of all heads: number i of them is of head g.
+    // body(i, g, there) for the values of all heads: number i of them is of head g. All threads take part; for those
+    // that have none `there` is false, and i and g are a value's all the same.
     template <class Body>
     DEVICE void for_values(Body &&body) const {
-        for (u32 i = thread(); i < heads * a.head_dim; i += kSplitThreads) body(i, i / a.head_dim);
+        const u32 n = heads * a.head_dim;
+        for (u32 first_value = 0; first_value < n; first_value += kSplitThreads) {
+            const u32 i = min(first_value + thread(), n - 1);
+            body(i, i / a.head_dim, first_value + thread() < n);
+        }
     }
     // Value i of the block's heads, complete.
-    DEVICE void put(u32 i, f32 x) const { store(a.out + (u64{token} * a.heads + first_head) * a.head_dim + i, x); }
+    DEVICE void put(u32 i, f32 x, bool there) const {
+        const u32 column = first_head * a.head_dim + i, columns = a.heads * a.head_dim;
+        if (a.out_read != 0 && there) store(a.out + u64{token} * columns + column, x);
+        if (a.q8.codes != nullptr) store_q8(x, q8_row(a.q8, token, columns), column, there);
+    }
 
     DEVICE void run() const {
         const Visible seen = visible(position_of(a.step, token), a.window);
@@ -264,13 +274,13 @@ struct Split {
                 store(reinterpret_cast<f32x2 *>(mine) + g, f32x2{all.m, all.l});
         }
         sync();
-        for_values([&](u32 n, u32 head) {
+        for_values([&](u32 n, u32 head, bool there) {
             f32 o = 0;
 #pragma unroll
             for (u32 w = 0; w < kWaves; w++) o = fma(memory.out(w, 0)[n], *memory.factor(w, head), o);
             if (c.of == 1)
-                put(n, o * *memory.last_factor(head));
-            else
+                put(n, o * *memory.last_factor(head), there);
+            else if (there)
                 store(mine + 2 * G + n, o);
         });
         if (c.of > 1 && is_last(c.of)) join_chunks(c.of);
@@ -300,7 +310,7 @@ struct Split {
         if (g < heads && i == 0) close(all, g);
         sync();
         const u64 stride = split_part_floats(G, a.head_dim);
-        for_values([&](u32 n, u32 head) {
+        for_values([&](u32 n, u32 head, bool there) {
             const f32 *from = part_at(0) + 2 * G + n;
             f32 o = 0;
             for (u32 first_part = 0; first_part < of; first_part += 8) {
@@ -311,7 +321,7 @@ struct Split {
                 for (u32 j = 0; j < 8; j++)
                     if (first_part + j < of) o = fma(x[j], *memory.factor(first_part + j, head), o);
             }
-            put(n, o * *memory.last_factor(head));
+            put(n, o * *memory.last_factor(head), there);
         });
     }
 };
