@@ -226,7 +226,7 @@ Trial::Trial(Backend &backend, const GateOptions &options) : backend_(backend), 
 bool Trial::wants(OpKind op) const { return options_.op.empty() || options_.op == op_name(op); }
 
 void Trial::run(Problem &p) {
-    p.program.levers = LeverSet::all().without(Lever::moe_by_slot);  // which leaves rows fewer ways; see gate_model
+    p.program.levers = LeverSet::all().without(Lever::moe_by_slot).without(Lever::m_tile_32);  // which leaves rows fewer ways; see gate_model
     struct Todo {
         const Kernel *kernel;
         uint32_t m;

@@ -14,14 +14,15 @@ namespace {
 
 // One product of a weight matrix with a vector, and what its bound needs.
 struct Product {
-    Reals sum, magnitude, factors;  // (rows, n); factors with q8 and bf16
+    Reals sum, magnitude, factors;  // (rows, n); factors with q8 and float weights
     size_t terms = 0;               // per sum: k, or groups (twice where there is a bias)
     enum class Kind : uint8_t { f32, bf16, int8 } kind = Kind::f32;
 
     double bound(Order order, size_t i, bool bias) const {
+        if (order == Order::tf32_split) return bound::contract_tf32(terms, magnitude[i], factors[i], bias);
         if (kind == Kind::bf16) return bound::contract_bf16(order, terms, magnitude[i], factors[i], bias);
         return kind == Kind::int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
-                       : bound::contract_f32(order, terms, magnitude[i], bias);
+                                  : bound::contract_f32(order, terms, magnitude[i], bias);
     }
 };
 
@@ -37,7 +38,12 @@ Product float_product(const Weight &w, const DecodedWeight &d, RealSpan x, const
     Reals in(rows * k);
     for (size_t r = 0; r < rows; r++) std::copy_n(&x[to.x_row[r] * k], k, &in[r * k]);
     oracle::Sums s = oracle::contract({rows, n, k, w.experts, 1}, d.value, in, to.expert);
-    return {std::move(s.sum), std::move(s.magnitude), {}, k};
+    Reals factors(info(w.format).is_float() ? rows * n : 0);
+    for (size_t i = 0; i < factors.size(); i++)
+        for (size_t j = 0; j < k; j++)
+            factors[i] += std::fabs(d.value[(static_cast<size_t>(to.expert[i / n]) * n + i % n) * k + j]) +
+                          std::fabs(in[i / n * k + j]) + 1;
+    return {std::move(s.sum), std::move(s.magnitude), std::move(factors), k};
 }
 
 // The same with x rounded to bf16: eight significant bits, ties to even. Empty where no row does so: of other formats.
@@ -51,11 +57,6 @@ Product bf16_product(const Weight &w, const DecodedWeight &d, RealSpan x, const 
     }
     Product p = float_product(w, d, rounded, to);
     p.kind = Product::Kind::bf16;
-    p.factors.resize(p.sum.size());
-    for (size_t i = 0; i < p.sum.size(); i++)
-        for (size_t j = 0; j < w.k; j++)
-            p.factors[i] += std::fabs(d.value[(static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n) * w.k + j]) +
-                            std::fabs(rounded[to.x_row[i / w.n] * w.k + j]) + 1;
     return p;
 }
 

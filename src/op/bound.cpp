@@ -23,6 +23,11 @@ double contract_bf16(Order order, size_t k, double magnitude, double factors, bo
     return gamma(depth(order, k) + bias) * magnitude + factors * 0x1p-126;
 }
 
+double contract_tf32(size_t k, double magnitude, double factors, bool bias) {
+    const double steps = std::ceil(static_cast<double>(k) / 64);
+    return gamma(28 + 6 * 10 * 2 * steps + 2 + bias) * magnitude + 4 * factors * 0x1p-126;
+}
+
 double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias) {
     const double n = static_cast<double>(terms), per_term = order == Order::int8_sequential ? 1 : 2;
     return gamma(n + per_term + bias) * magnitude + (factors + n + 1) * kTiny;

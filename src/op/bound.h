@@ -38,6 +38,13 @@ double contract_f32(Order order, size_t k, double magnitude, bool bias);
 // |w_j| + |x_j| + 1.
 double contract_bf16(Order order, size_t k, double magnitude, double factors, bool bias);
 
+// Order::tf32_split: both operands of a product are cut to 22 bits or a few more, which loses at most 6 u of each, and
+// the product of the two low parts is left out, 16 u: 28 in all, in most cases 8. What an mma.sync of eight columns does to
+// its nine addends is the machine's own: each may be cut to the last place of the largest, and so may the sum, 2 u each. A
+// sum of ceil(k / 64) steps takes six of them a step; the four sums are joined by two additions. Subnormal operands, low
+// parts and products may be taken for 0: factors = sum of |w_j| + |x_j| + 1.
+double contract_tf32(size_t k, double magnitude, double factors, bool bias);
+
 // sum over groups of w_scale * x_scale * integer and w_bias * (x_scale * total), the integers exact: |integer| <= 32 *
 // 128 * 127 < 2^24.
 //   int8_sequential  rounds a product of two factors and then once per term: terms + 1 (two groups of 16 are joined by

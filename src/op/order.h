@@ -39,6 +39,12 @@ enum class Order : uint8_t {
     int8_lanes,
     f32_lanes,
 
+    // Of float weights with f32 activations, both split into a high and a low part of 11 significant bits (F16 and BF16
+    // weights are high parts): four sums, of columns 64 i + 16 q .. 64 i + 16 q + 15 for i ascending. A sum takes eight
+    // columns at a time, first of low weights with high activations (F32 weights only), then high with low, then high with
+    // high; eight exact products and the sum are added as mma.sync does it. Then (sum 0 + sum 1) + (sum 2 + sum 3).
+    tf32_split,
+
     // Softmax over the KV of one token and head: blocks of 64 positions, and segments of 8 blocks, aligned to multiples of
     // their size. A segment starts from m = -inf, o = 0 and l = 0 in each of 16 lanes; its blocks follow ascending:
     //   d_j = q . k_j in f32_lanes16; M = max(m, scale * max d); p_j = exp(fma(d_j, scale, -M)); c = exp(m - M)

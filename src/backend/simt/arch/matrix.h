@@ -67,6 +67,29 @@ DEVICE u32 byte_of(u32 lane, u32 i) { return 16 * i + 4 * (lane / 16); }
 #endif
 constexpr u32 kElements = kLaneRows * kLaneColumns;
 
+// Where a lane finds what belongs to its rows (columns) side by side: the values of `tiles` tiles of 16 rows lie at
+// row_slot(row, tiles), those of a lane from row_slot(row_of(lane, 0), tiles) on, tile after tile.
+DEVICE u32 row_slot(u32 row, u32 tiles) {
+    const u32 i = row % 16;
+#if defined(RIDGE_MATRIX_NVIDIA)
+    const u32 group = i % 8, r = i / 8;
+#elif defined(RIDGE_MATRIX_GFX11)
+    const u32 group = i % 2, r = i / 2;
+#else
+    const u32 group = i / kLaneRows, r = i % kLaneRows;
+#endif
+    return group * kLaneRows * tiles + row / 16 * kLaneRows + r;
+}
+DEVICE u32 column_slot(u32 column, u32 tiles) {
+    const u32 i = column % 16;
+#if defined(RIDGE_MATRIX_NVIDIA)
+    const u32 group = i % 8 / 2, c = i % 2 + 2 * (i / 8);
+#else
+    const u32 group = i, c = 0;
+#endif
+    return group * kLaneColumns * tiles + column / 16 * kLaneColumns + c;
+}
+
 struct Rows {
     u32 v[kRegisters];
 };

@@ -1,0 +1,27 @@
+// How rows that are routed to experts are cut into tiles for the matrix units, and how full those are.
+//
+// An expert's rows fill whole tiles of the largest size; what is left goes into the smallest tile that holds it (lever
+// dynamic_m_tile; without it, into one of the largest). The kernel contract_mma_group does the same on the device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/levers.h"
+
+namespace ridge::simt {
+
+struct MmaTiles {
+    uint32_t large = 128, middle = 64, small = 32;  // 0: none of that size
+};
+// NVIDIA's blocks reach 128 tokens, others' 64.
+MmaTiles mma_tiles(const LeverSet &levers, bool nvidia);
+
+struct TileFill {
+    uint64_t rows = 0, tile_rows = 0, tiles = 0;  // rows in tiles, and rows that those tiles could hold
+    double share() const { return tile_rows == 0 ? 0 : static_cast<double>(rows) / static_cast<double>(tile_rows); }
+};
+// Of the routed rows whose experts are `ids`. Ids that name no expert are in no tile.
+TileFill tile_fill(std::span<const int32_t> ids, uint32_t experts, const MmaTiles &tiles);
+
+}  // namespace ridge::simt
