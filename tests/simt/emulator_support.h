@@ -100,7 +100,7 @@ class Emulator {
 
 inline Words counted(size_t n) {
     Words words(n);
-    for (size_t i = 0; i < n; ++i) words[i] = static_cast<uint32_t>(i * 2654435761u >> 12);
+    for (size_t i = 0; i < n; ++i) words[i] = static_cast<uint32_t>(i * 2654435761u) >> 18;
     return words;
 }
 
