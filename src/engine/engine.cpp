@@ -85,8 +85,17 @@ Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &wei
     }
     staging_.resize(copy_bytes);
     if (program_.logits != kNone)
-        logits_buffer_.resize(size_t{options_.limits.outputs} * program_.value(program_.logits).cols);
+        make_logits_buffer();
     compiled_for(1);  // so that a missing kernel is an error now, not at the first token
+}
+
+// Logits are fetched at every token, so they go where the device reaches fastest.
+void Engine::make_logits_buffer() {
+    const Value &v = program_.value(program_.logits);
+    const size_t n = size_t{options_.limits.outputs} * v.cols;
+    pinned_logits_ = devices_[static_cast<size_t>(v.device)]->host_memory(n * sizeof(float));
+    if (!pinned_logits_) logits_memory_.resize(n);
+    logits_buffer_ = {pinned_logits_ ? static_cast<float *>(pinned_logits_.get()) : logits_memory_.data(), n};
 }
 
 Engine::Compiled &Engine::compiled_for(uint32_t tokens) {
@@ -131,7 +140,7 @@ void Engine::run(const StepBuffer &step, StepTrace *trace) {
 void Engine::fetch_logits(const StepBuffer &step) {
     if (program_.logits == kNone) return;
     const Value &v = program_.value(program_.logits);
-    const std::span<float> out(logits_buffer_.data(), size_t{step.view().outputs()} * v.cols);
+    const std::span<float> out = logits_buffer_.first(size_t{step.view().outputs()} * v.cols);
     if (!out.empty())
         devices_[static_cast<size_t>(v.device)]->download(arenas_[static_cast<size_t>(v.device)],
                                                           offsets_[static_cast<size_t>(program_.logits)],

@@ -108,6 +108,7 @@ class Engine {
     };
     Compiled &compiled_for(uint32_t tokens);
     void copy(const Launch &launch, const StepBuffer &step, StepTrace *trace);
+    void make_logits_buffer();
     void fetch_logits(const StepBuffer &step);
 
     Program program_;
@@ -121,7 +122,9 @@ class Engine {
     std::vector<uint32_t> buckets_;
     std::map<uint32_t, Compiled> compiled_;  // by the first token count of the bucket
     std::vector<std::byte> staging_;         // for copies
-    std::vector<float> logits_buffer_;
+    std::vector<float> logits_memory_;
+    std::shared_ptr<void> pinned_logits_;
+    std::span<float> logits_buffer_;  // one of the two
     std::span<const float> logits_;
 };
 

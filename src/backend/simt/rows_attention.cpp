@@ -55,6 +55,7 @@ void emit_general(const LaunchView &v, Emit &e) {
                                                         : "attention_general_f16";
     e.grid("attention_general", name, {op.heads, v.step.tokens()}, kGeneralThreads, general_shared_bytes(op.head_dim),
            args_of(v, e));
+    publish(v, e);
 }
 
 // ---- split
