@@ -34,6 +34,8 @@
 //   barrier_wait(b, parity)  until the phase of this parity is over; the first has parity 0
 //   copy_bulk(to, from, bytes, b)   by one thread: from global to shared memory, all multiples of 16; the bytes arrive
 //                        at b. In the background from compute capability 9.0 on; elsewhere the thread makes the copy
+//   kBulkCopies          whether copy_bulk is the machine's own; else copy_async16 by all lanes is faster
+//   funnel_right(lo, hi, s)  the low word of (hi:lo) >> s, s below 32
 //   nanoseconds()        of a clock that goes on while the kernel runs
 //   dot4(acc, a, b)      acc + the dot of four signed bytes each
 //   fma, exp, sqrt, min, max   f32, correctly rounded but exp, which takes the CPU's steps (backend/cpu/math.h): the
@@ -349,6 +351,22 @@ DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
     for (u32 i = 0; i < bytes / 16; i++) static_cast<u32x4 *>(to)[i] = load(static_cast<const u32x4 *>(from) + i);
     barrier_change(b, 0u - bytes, 0);
 }
+#endif
+
+#if defined(RIDGE_CUDA)
+#if __CUDA_ARCH__ >= 900
+constexpr bool kBulkCopies = true;
+#else
+constexpr bool kBulkCopies = false;
+#endif
+DEVICE u32 funnel_right(u32 lo, u32 hi, u32 s) { return __funnelshift_r(lo, hi, s); }
+#else
+#if defined(RIDGE_EMULATE)
+constexpr bool kBulkCopies = RIDGE_EMULATE_ARCH == 0;
+#else
+constexpr bool kBulkCopies = false;
+#endif
+DEVICE u32 funnel_right(u32 lo, u32 hi, u32 s) { return static_cast<u32>((u64{hi} << 32 | lo) >> s); }
 #endif
 
 DEVICE u32 lane() { return thread() % kWave; }

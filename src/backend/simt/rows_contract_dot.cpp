@@ -11,7 +11,7 @@
 namespace ridge::simt {
 namespace {
 
-constexpr uint32_t kThreads = 256, kStages = 4;
+constexpr uint32_t kThreads = 256, kStages = 4, kUnitRows = 2;  // as in contract_dot.cuh
 
 // The kernels' names, by the rows of x that they take together.
 struct Kernels {
@@ -125,17 +125,17 @@ DotBank dot_bank(const LaunchView &v, const Bank &b, uint32_t first, uint32_t wa
     return d;
 }
 
-// Fills what both kinds of arguments have; returns the routed rows, 0 without ids.
+// Fills what both kinds of arguments have; a unit is `per` rows of a bank. Returns the routed rows, 0 without ids.
 template <class Args>
-uint32_t fill(const LaunchView &v, const Banks &b, uint32_t wave, Args &a) {
-    uint32_t rows = 0;
+uint32_t fill(const LaunchView &v, const Banks &b, uint32_t wave, uint32_t per, Args &a) {
+    uint32_t units = 0;
     for (uint32_t i = 0; i < b.n; i++) {
-        a.bank[i] = dot_bank(v, b.bank[i], rows, wave);
-        rows += a.bank[i].n;
+        a.bank[i] = dot_bank(v, b.bank[i], units, wave);
+        units += (a.bank[i].n + per - 1) / per;
     }
     const Weight &w = v.program.weight(b.bank[0].weight);
     a.n_banks = b.n, a.k = w.k;
-    a.units = b.gated ? w.n : rows;
+    a.units = b.gated ? w.n : units;
     a.glu = b.gated ? static_cast<u32>(b.kind) + 1 : 0;
     if (b.ids == kNone) return 0;
     a.ids = v.ptr<const i32>(b.ids);
@@ -149,7 +149,7 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const Banks b = banks_of(v.op);
     const uint32_t wave = e.device().wave, waves = kThreads / wave;
     ContractDotArgs a{};
-    const uint32_t routed = fill(v, b, wave, a);
+    const uint32_t routed = fill(v, b, wave, kUnitRows, a);
     a.x = q8_of(v, b.x);
     a.tokens = routed > 0 ? 1 : static_cast<uint32_t>(v.rows(b.x));
 
@@ -170,7 +170,9 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
         a.table_first = first, a.table_words = last - first;
         a.ring_at = ((last - (same ? table_origin(*k) : 0)) * 4 + 15) / 16 * 16;
     }
-    uint32_t shared = a.ring_at + waves * kStages * a.stage_bytes;
+    // Behind a wave's stages, a barrier of 8 bytes for each.
+    a.ring_bytes = (kStages * kUnitRows * a.stage_bytes + kStages * 8 + 15) / 16 * 16;
+    uint32_t shared = a.ring_at + waves * a.ring_bytes;
     // As many blocks as are resident at once: each wave goes on to its next row.
     const uint32_t resident = e.device().processors * 4;
     a.blocks = std::min((a.units + waves - 1) / waves, resident);
@@ -183,8 +185,12 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
         if (!b.out_read) a.bank[0].out = nullptr;
     }
     const uint32_t m = a.tokens == 1 ? 0 : a.tokens == 2 ? 1 : a.tokens <= 4 ? 2 : 3, per = 1u << m;
+    const Grid grid{a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per};
+    // A grid that leaves half of the device free lets the next one in at once; a larger one would have its blocks crowd
+    // on the processors that are done first.
+    a.next_early = uint64_t{grid.x} * grid.y * grid.z <= 2 * e.device().processors ? 1 : 0;
     if (routed == 0 || v.program.levers.has(Lever::expert_ids_on_device)) {
-        e.grid(k->file, k->name[m], {a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per}, kThreads, shared, a);
+        e.grid(k->file, k->name[m], grid, kThreads, shared, a);
         return;
     }
     // Expert by expert from the host: a launch for each routed row, as where ids come back first.
@@ -215,7 +221,7 @@ void emit_f32(const LaunchView &v, Emit &e) {
     const Banks b = banks_of(v.op);
     const uint32_t waves = kThreads / e.device().wave;
     ContractF32Args a{};
-    const uint32_t routed = fill(v, b, e.device().wave, a);
+    const uint32_t routed = fill(v, b, e.device().wave, 1, a);
     a.x = v.ptr<const f32>(b.x);
     a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
     a.grid_rows = std::min(a.rows, 32768u);

@@ -1,13 +1,15 @@
 // int8 dots of one to eight rows of activations with every weight row: the contraction of decode.
 //
-// A wave takes one weight row at a time (of gated units a gate row, then its up row). Lane l holds the groups l, l + W, ..
-// of 32 weights (W lanes), so the order of the sum is fixed (Order::int8_lanes): each lane sums its groups ascending, then
-// the lanes are added in pairs over halves. Weight bytes come through a ring in shared memory, a stage for W groups, filled
-// by asynchronous copies of 16 bytes that run kStages - 1 stages ahead over row ends: what is in flight does not depend on
-// registers, the file's odd alignments cost nothing, and the first stages are on their way before the launch in front of
-// this one has ended (weights are never written). What a lane decodes it reads from shared memory.
+// A wave takes a unit of two weight rows at a time: neighbours, or of gated units a gate row and its up row. Lane l holds
+// the groups l, l + W, .. of 32 weights (W lanes) of both, so the order of a sum is fixed (Order::int8_lanes): each lane sums
+// its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations that a lane loads and
+// the bookkeeping of a step, which take as many instructions as decoding one row does.
 //
-// Shared memory: tables of the format | per wave: kStages stages of stage_bytes
+// Weight bytes come through a ring in shared memory, a stage for W groups of both rows, filled kStages - 1 stages ahead over
+// the ends of rows: what is in flight does not depend on registers, the file's odd alignments cost nothing, and the first
+// stages are on their way before the launch in front of this one has ended (weights are never written).
+//
+// Shared memory: tables of the format | per wave: kStages stages of two rows of stage_bytes, then their barriers
 #pragma once
 
 #define RIDGE_TAB(first, words, i) ::ridge::simt::shared_table((first) + (i))
@@ -42,123 +44,280 @@ namespace ridge::simt {
 
 constexpr u32 kDotThreads = 256, kDotWaves = kDotThreads / kWave;
 constexpr int kStages = 4;
+constexpr u32 kRows = 2;  // of a unit
 
-// Where a wave is in its work: unit, which of the unit's rows, which step of the row.
-struct DotCursor {
-    u32 unit, half, step;
-};
-
-struct DotRow {
-    const std::byte *bytes;
-    u32 step_bytes, row_bytes, format;
-};
-
-DEVICE u32 bank_of(const ContractDotArgs &a, u32 row) {
+DEVICE u32 bank_of(const ContractDotArgs &a, u32 unit) {
     u32 b = 0;
-    if (a.n_banks > 1 && row >= a.bank[1].first) b = 1;
-    if (a.n_banks > 2 && row >= a.bank[2].first) b = 2;
+    if (a.n_banks > 1 && unit >= a.bank[1].first) b = 1;
+    if (a.n_banks > 2 && unit >= a.bank[2].first) b = 2;
     return b;
 }
 
-DEVICE DotRow row_at(const ContractDotArgs &a, const DotCursor &c, u32 expert) {
-    const u32 b = a.glu != 0 ? c.half : bank_of(a, c.unit);
-    const DotBank &bank = a.bank[b];
-    const u32 row = a.glu != 0 ? c.unit : c.unit - bank.first;
-    return {bank.weight + expert * bank.expert_bytes + row * bank.row_bytes, bank.step_bytes,
-            static_cast<u32>(bank.row_bytes), bank.format};
+// The two rows of a unit: the second one is the first again where a bank has an odd number.
+struct DotUnit {
+    const std::byte *row[kRows];
+    u32 bank[kRows], column[kRows];
+};
+DEVICE DotUnit unit_at(const ContractDotArgs &a, u32 unit, u32 expert) {
+    DotUnit u;
+    const u32 b = a.glu != 0 ? 0 : bank_of(a, unit), first = a.glu != 0 ? unit : 2 * (unit - a.bank[b].first);
+#pragma unroll
+    for (u32 r = 0; r < kRows; r++) {
+        u.bank[r] = a.glu != 0 ? r : b;
+        const DotBank &bank = a.bank[u.bank[r]];
+        u.column[r] = a.glu != 0 ? unit : min(first + r, bank.n - 1);
+        u.row[r] = bank.weight + expert * bank.expert_bytes + u.column[r] * bank.row_bytes;
+    }
+    return u;
 }
 
-// Copies the bytes of one step into a stage, which begins at the 16-byte boundary at or before them.
-DEVICE void fetch_stage(const DotRow &r, u32 step, u32 at) {
-    const u32 begin = step * r.step_bytes;
-    const u32 bytes = min(r.step_bytes, r.row_bytes - begin);
-    const u64 address = reinterpret_cast<u64>(r.bytes + begin);
-    const u32 phase = static_cast<u32>(address & 15);
-    const std::byte *from = reinterpret_cast<const std::byte *>(address - phase);
-    const u32 chunks = (phase + bytes + 15) / 16;
-    for (u32 c = lane(); c < chunks; c += kWave) copy_async16(shared() + at + 16 * c, from + 16 * c);
-}
+// A wave's stages. A stage holds, for each row, the bytes of a step from the 16-byte boundary at or before them.
+struct DotRing {
+    u32 at;           // in shared memory
+    u32 stage_bytes;  // of one row
 
-// One group of 32 weights of a block that starts `at` bytes into shared memory, against M rows of activations.
-template <FormatId F, u32 M>
-DEVICE void dot_group(const ContractDotArgs &a, u32 at, u32 block_lane, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
-    using D = Fmt<F>;
-    constexpr u32 kGroups = D::block / 32;
-    const u32 block = at + block_lane / kGroups * D::bytes, g32 = block_lane % kGroups;
-    u32 codes[8];
-#pragma unroll
-    for (u32 j = 0; j < 8; j++) codes[j] = D::codes4(block, g32, j);
-    f32 scale[2], bias[2];
-    constexpr bool kHalves = D::group == 16;
-    scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
-    scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : 0;
-    bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
-    bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : 0;
-    const u32 groups = a.k / 32;
-#pragma unroll
-    for (u32 t = 0; t < M; t++) {
-        const u64 row = x_row + (M == 1 ? 0 : min(t, tokens - 1));
-        const u64 g = row * groups + group;
-        const u32x4 *x = reinterpret_cast<const u32x4 *>(a.x.codes) + 2 * g;
-        const u32x4 x0 = load(x), x1 = load(x + 1);
-        const f32 x_scale = load(a.x.scale + g);
-        i32 dot0 = dot4(0, codes[0], x0.x), dot1 = 0;
-        dot0 = dot4(dot0, codes[1], x0.y);
-        dot0 = dot4(dot0, codes[2], x0.z);
-        dot0 = dot4(dot0, codes[3], x0.w);
-        dot1 = dot4(kHalves ? 0 : dot0, codes[4], x1.x);
-        dot1 = dot4(dot1, codes[5], x1.y);
-        dot1 = dot4(dot1, codes[6], x1.z);
-        dot1 = dot4(dot1, codes[7], x1.w);
-        if constexpr (kHalves) {
-            f32 s = scale[0] * static_cast<f32>(dot0);
-            s = fma(scale[1], static_cast<f32>(dot1), s);
-            acc[t] = fma(x_scale, s, acc[t]);
-        } else {
-            acc[t] = fma(scale[0] * x_scale, static_cast<f32>(dot1), acc[t]);
-        }
-        if constexpr (D::has_bias) {
-            const u32 sums = load(reinterpret_cast<const u32 *>(a.x.sums) + g);
-            const i32 low = static_cast<i16>(sums & 0xffffu), high = static_cast<i16>(sums >> 16);
-            if constexpr (kHalves) {
-                acc[t] = fma(bias[0], x_scale * static_cast<f32>(low), acc[t]);
-                acc[t] = fma(bias[1], x_scale * static_cast<f32>(high), acc[t]);
-            } else {
-                acc[t] = fma(bias[0], x_scale * static_cast<f32>(low + high), acc[t]);
-            }
+    DEVICE u32 row(u32 stage, u32 r) const { return at + (stage * kRows + r) * stage_bytes; }
+    DEVICE Barrier *barrier(u32 stage) const {
+        return reinterpret_cast<Barrier *>(shared() + at + kStages * kRows * stage_bytes) + stage;
+    }
+    DEVICE void begin() const {
+        if constexpr (kBulkCopies) {
+            if (lane() == 0)
+                for (u32 s = 0; s < kStages; s++) barrier_init(barrier(s), 1);
+            sync_wave();
         }
     }
-}
-
-// Dots of one format, known at compile time.
-template <FormatId F>
-struct OneFormat {
-    template <u32 M>
-    static DEVICE void dot(const ContractDotArgs &a, u32, u32 at, u32 l, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
-        dot_group<F, M>(a, at, l, group, x_row, tokens, acc);
+    // Fetches what the unit's rows hold from byte step * step_bytes on. Every stage but the last of a wave has something.
+    DEVICE void fetch(const ContractDotArgs &a, const DotUnit &u, u32 step, u32 stage) const {
+        const std::byte *from[kRows];
+        u32 bytes[kRows];
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++) {
+            const DotBank &bank = a.bank[u.bank[r]];
+            const u32 begin = step * bank.step_bytes;
+            const u64 address = reinterpret_cast<u64>(u.row[r]) + begin;
+            const u32 phase = static_cast<u32>(address & 15);
+            from[r] = reinterpret_cast<const std::byte *>(address - phase);
+            bytes[r] = (phase + min(bank.step_bytes, static_cast<u32>(bank.row_bytes) - begin) + 15) & ~15u;
+        }
+        if constexpr (kBulkCopies) {
+            if (lane() != 0) return;
+            barrier_arrive(barrier(stage), bytes[0] + bytes[1]);
+            for (u32 r = 0; r < kRows; r++) copy_bulk(shared() + row(stage, r), from[r], bytes[r], barrier(stage));
+        } else {
+            for (u32 r = 0; r < kRows; r++)
+                for (u32 c = 16 * lane(); c < bytes[r]; c += 16 * kWave)
+                    copy_async16(shared() + row(stage, r) + c, from[r] + c);
+        }
+    }
+    // Until stage number n of all (of which this is `stage`) has arrived; afterwards the one before it is free.
+    DEVICE void wait(u32 stage, u32 parity) const {
+        if constexpr (kBulkCopies)
+            barrier_wait(barrier(stage), parity);
+        else
+            copy_async_wait<kStages - 2>();
+        sync_wave();
     }
 };
 
-// Of whatever format the row has: banks of a launch may differ.
-struct AnyFormat {
-    template <u32 M>
-    static DEVICE void dot(const ContractDotArgs &a, u32 format, u32 at, u32 l, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
-        switch (static_cast<FormatId>(format)) {
-#define FORMAT(NAME, prefix, id, block, bytes, g, bias_) \
-    case FormatId::NAME:                                 \
-        return dot_group<FormatId::NAME, M>(a, at, l, group, x_row, tokens, acc);
-#include "format/formats.def"
-            default:
-                return;
+// One lane's group of 32 weights, decoded: codes as Fmt has them plus kOffset, scales and biases of its halves.
+struct DotGroup {
+    u32 codes[8];
+    f32 scale[2], bias[2];
+};
+
+// N words that begin at any even address of shared memory.
+template <u32 N>
+DEVICE void shared_words(u32 at, u32 (&w)[N]) {
+    u32 raw[N + 1];
+#pragma unroll
+    for (u32 i = 0; i <= N; i++) raw[i] = shared_at<u32>((at & ~3u) + 4 * i);
+#pragma unroll
+    for (u32 i = 0; i < N; i++) w[i] = funnel_right(raw[i], raw[i + 1], 8 * (at & 3));
+}
+DEVICE void shared_words8(u32 at, u32 (&w)[8]) {  // of an address aligned to 16
+    const u32x4 a = shared_at<u32x4>(at), b = shared_at<u32x4>(at + 16);
+    w[0] = a.x, w[1] = a.y, w[2] = a.z, w[3] = a.w, w[4] = b.x, w[5] = b.y, w[6] = b.z, w[7] = b.w;
+}
+
+// Any format by its functions; specialised below where wider loads or another arithmetic are worth it, to the same codes.
+template <FormatId F>
+struct DotDecode {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        using D = Fmt<F>;
+        constexpr bool kHalves = D::group == 16;
+#pragma unroll
+        for (u32 j = 0; j < 8; j++) g.codes[j] = D::codes4(block, g32, j);
+        g.scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
+        g.scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : 0;
+        g.bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
+        g.bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : 0;
+    }
+};
+
+// Blocks of Q4_K and Q5_K are multiples of 16 bytes, so all of them are aligned to that. The header is one load: d, dmin |
+// scales, see packed6 in dialect.h.
+DEVICE void k_header(u32 block, u32 g32, DotGroup &g) {
+    const u32x4 h = shared_at<u32x4>(block);
+    const u32 shift = 8 * (g32 & 3), low = h.y >> shift, high = h.z >> shift, both = h.w >> shift;
+    const u32 scale = g32 < 4 ? low & 63 : (both & 15) | (low >> 2 & 48);
+    const u32 minimum = g32 < 4 ? high & 63 : (both >> 4 & 15) | (high >> 2 & 48);
+    g.scale[0] = f16_f32(h.x & 0xffffu) * static_cast<f32>(scale);
+    g.bias[0] = -(f16_f32(h.x >> 16) * static_cast<f32>(minimum));
+}
+template <>
+struct DotDecode<FormatId::Q4_K> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        k_header(block, g32, g);
+        shared_words8(block + 16 + 32 * (g32 >> 1), g.codes);
+#pragma unroll
+        for (u32 j = 0; j < 8; j++) g.codes[j] = g.codes[j] >> (4 * (g32 & 1)) & 0x0f0f0f0fu;
+    }
+};
+template <>
+struct DotDecode<FormatId::Q5_K> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        k_header(block, g32, g);
+        u32 high[8];
+        shared_words8(block + 16, high);
+        shared_words8(block + 48 + 32 * (g32 >> 1), g.codes);
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+            g.codes[j] = (g.codes[j] >> (4 * (g32 & 1)) & 0x0f0f0f0fu) | (high[j] >> g32 & 0x01010101u) << 4;
+    }
+};
+template <>
+struct DotDecode<FormatId::Q6_K> {
+    static constexpr i32 kOffset = 32;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        const u32 half = g32 >> 2, quarter = g32 & 3;
+        u32 high[8];
+        shared_words(block + 64 * half + 32 * (quarter & 1), g.codes);
+        shared_words(block + 128 + 32 * half, high);
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+            g.codes[j] = (g.codes[j] >> (4 * (quarter >> 1)) & 0x0f0f0f0fu) | (high[j] >> (2 * quarter) & 0x03030303u) << 4;
+        const f32 d = f16_f32(shared_at<u16>(block + 208));
+        const u32 scales = shared_at<u16>(block + 192 + 2 * g32);
+        g.scale[0] = d * static_cast<f32>(static_cast<i8>(scales));
+        g.scale[1] = d * static_cast<f32>(static_cast<i8>(scales >> 8));
+    }
+};
+template <>
+struct DotDecode<FormatId::Q8_0> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32, DotGroup &g) {
+        shared_words(block + 2, g.codes);
+        g.scale[0] = f16_f32(shared_at<u16>(block));
+    }
+};
+
+// A lane's activations of one group.
+struct DotInput {
+    u32x4 low, high;
+    f32 scale;
+    i32 sum[2];
+};
+DEVICE DotInput input_at(const Q8 &x, u64 group, bool sums) {
+    const u32x4 *codes = reinterpret_cast<const u32x4 *>(x.codes) + 2 * group;
+    DotInput in{load(codes), load(codes + 1), load(x.scale + group), {0, 0}};
+    if (sums) {
+        const u32 both = load(reinterpret_cast<const u32 *>(x.sums) + group);
+        in.sum[0] = static_cast<i16>(both & 0xffffu), in.sum[1] = static_cast<i16>(both >> 16);
+    }
+    return in;
+}
+
+template <FormatId F>
+DEVICE f32 add_dot(const DotGroup &g, const DotInput &x, f32 acc) {
+    using D = Fmt<F>;
+    constexpr bool kHalves = D::group == 16;
+    constexpr i32 kOffset = DotDecode<F>::kOffset;
+    i32 first = dot4(kOffset != 0 ? -kOffset * x.sum[0] : 0, g.codes[0], x.low.x);
+    first = dot4(first, g.codes[1], x.low.y);
+    first = dot4(first, g.codes[2], x.low.z);
+    first = dot4(first, g.codes[3], x.low.w);
+    i32 second = kOffset != 0 ? -kOffset * x.sum[1] : 0;
+    if constexpr (!kHalves) second += first;
+    second = dot4(second, g.codes[4], x.high.x);
+    second = dot4(second, g.codes[5], x.high.y);
+    second = dot4(second, g.codes[6], x.high.z);
+    second = dot4(second, g.codes[7], x.high.w);
+    if constexpr (kHalves) {
+        f32 s = g.scale[0] * static_cast<f32>(first);
+        s = fma(g.scale[1], static_cast<f32>(second), s);
+        acc = fma(x.scale, s, acc);
+        if constexpr (D::has_bias) {
+            acc = fma(g.bias[0], x.scale * static_cast<f32>(x.sum[0]), acc);
+            acc = fma(g.bias[1], x.scale * static_cast<f32>(x.sum[1]), acc);
         }
+    } else {
+        acc = fma(g.scale[0] * x.scale, static_cast<f32>(second), acc);
+        if constexpr (D::has_bias) acc = fma(g.bias[0], x.scale * static_cast<f32>(x.sum[0] + x.sum[1]), acc);
+    }
+    return acc;
+}
+template <FormatId F>
+constexpr bool kWantsSums = Fmt<F>::has_bias || DotDecode<F>::kOffset != 0;
+
+// What a step adds to the sums of both rows: `at` is where the step's bytes of each lie, `group` this lane's of the row.
+template <FormatId F>
+struct OneFormat {
+    template <u32 M>
+    static DEVICE void add(const ContractDotArgs &a, const DotUnit &, const u32 (&at)[kRows], u32 group, u32 x_row,
+                           u32 tokens, f32 (&acc)[kRows][M]) {
+        constexpr u32 kGroups = Fmt<F>::block / 32;
+        DotGroup g[kRows];
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++)
+            DotDecode<F>::get(at[r] + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g[r]);
+#pragma unroll
+        for (u32 t = 0; t < M; t++) {
+            const u64 row = x_row + (M == 1 ? 0 : min(t, tokens - 1));
+            const DotInput x = input_at(a.x, row * (a.k / 32) + group, kWantsSums<F>);
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) acc[r][t] = add_dot<F>(g[r], x, acc[r][t]);
+        }
+    }
+};
+
+// Of whatever format each row has: banks of a launch may differ.
+struct AnyFormat {
+    template <FormatId F, u32 M>
+    static DEVICE void add_row(const ContractDotArgs &a, u32 at, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
+        constexpr u32 kGroups = Fmt<F>::block / 32;
+        DotGroup g;
+        DotDecode<F>::get(at + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g);
+#pragma unroll
+        for (u32 t = 0; t < M; t++) {
+            const u64 row = x_row + (M == 1 ? 0 : min(t, tokens - 1));
+            acc[t] = add_dot<F>(g, input_at(a.x, row * (a.k / 32) + group, kWantsSums<F>), acc[t]);
+        }
+    }
+    template <u32 M>
+    static DEVICE void add(const ContractDotArgs &a, const DotUnit &u, const u32 (&at)[kRows], u32 group, u32 x_row,
+                           u32 tokens, f32 (&acc)[kRows][M]) {
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++) switch (static_cast<FormatId>(a.bank[u.bank[r]].format)) {
+#define FORMAT(NAME, prefix, id, block, bytes, g, bias_)                                   \
+    case FormatId::NAME:                                                                   \
+        add_row<FormatId::NAME, M>(a, at[r], group, x_row, tokens, acc[r]);                \
+        break;
+#include "format/formats.def"
+                default:
+                    break;
+            }
     }
 };
 
 template <class Formats, u32 M>
 DEVICE void contract_dot(const ContractDotArgs &a) {
-    let_next_start();
+    if (a.next_early != 0) let_next_start();
     const u32 l = lane(), w = wave();
-    const u32 steps = (a.k / 32 + kWave - 1) / kWave, halves = a.glu != 0 ? 2u : 1u;
+    const u32 steps = (a.k / 32 + kWave - 1) / kWave;
     const bool publish = a.q8_units != 0;
     const u32 stride = publish ? kDotWaves : a.blocks * kDotWaves;
     const u32 first = (publish ? block_x() * a.q8_units : block_x() * kDotWaves) + w;
@@ -174,20 +333,20 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
         x_row = a.x_by_slot != 0 ? out_row : out_row / a.slots;
     }
 
-    const u32 ring = a.ring_at + w * kStages * a.stage_bytes;
-    DotCursor ahead{first, 0, 0};
-    DotRow ahead_row{};
-    if (first < end) ahead_row = row_at(a, ahead, expert);
+    const DotRing ring{a.ring_at + w * a.ring_bytes, a.stage_bytes};
+    ring.begin();
+    u32 ahead = first, ahead_step = 0;
+    DotUnit ahead_unit{};
+    if (first < end) ahead_unit = unit_at(a, first, expert);
     const auto fetch = [&](u32 stage) {
-        if (ahead.unit < end) {
-            fetch_stage(ahead_row, ahead.step, ring + stage * a.stage_bytes);
-            if (++ahead.step == steps) {
-                ahead.step = 0;
-                if (++ahead.half == halves) ahead.half = 0, ahead.unit += stride;
-                if (ahead.unit < end) ahead_row = row_at(a, ahead, expert);
+        if (ahead < end) {
+            ring.fetch(a, ahead_unit, ahead_step, stage);
+            if (++ahead_step == steps) {
+                ahead_step = 0, ahead += stride;
+                if (ahead < end) ahead_unit = unit_at(a, ahead, expert);
             }
         }
-        copy_async_commit();
+        if constexpr (!kBulkCopies) copy_async_commit();
     };
     for (u32 s = 0; s < kStages - 1; s++) fetch(s);
     for (u32 i = thread(); i < a.table_words; i += kDotThreads)
@@ -196,44 +355,46 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
     if (a.table_words > 0) sync();
     if (a.ids == nullptr) wait_for_previous();
 
-    f32 acc[M], gate[M];
+    u32 stage = 0, parity = 0;
+    for (u32 unit = first; unit < end; unit += stride) {
+        const DotUnit u = unit_at(a, unit, expert);
+        f32 acc[kRows][M] = {};
+        for (u32 step = 0; step < steps; step++) {
+            ring.wait(stage, parity);
+            fetch(stage == 0 ? kStages - 1 : stage - 1);
+            const u32 group = step * kWave + l;
+            u32 at[kRows];
 #pragma unroll
-    for (u32 t = 0; t < M; t++) acc[t] = gate[t] = 0;
-    u32 stage = 0;
-    for (u32 unit = first; unit < end; unit += stride)
-        for (u32 half = 0; half < halves; half++) {
-            const DotRow row = row_at(a, {unit, half, 0}, expert);
-            for (u32 step = 0; step < steps; step++) {
-                copy_async_wait<kStages - 2>();
-                sync_wave();
-                // The stage before this one is free: every lane has passed its dot.
-                fetch(stage == 0 ? kStages - 1 : stage - 1);
-                const u32 group = step * kWave + l;
-                const u32 phase = static_cast<u32>(reinterpret_cast<u64>(row.bytes + step * row.step_bytes) & 15);
-                if (group < a.k / 32)
-                    Formats::dot(a, row.format, ring + stage * a.stage_bytes + phase, l, group, x_row, tokens, acc);
-                stage = stage + 1 == kStages ? 0 : stage + 1;
-            }
-            const u32 b = a.glu != 0 ? half : bank_of(a, unit);
-            const DotBank &bank = a.bank[b];
+            for (u32 r = 0; r < kRows; r++)
+                at[r] = ring.row(stage, r) +
+                        static_cast<u32>((reinterpret_cast<u64>(u.row[r]) + step * a.bank[u.bank[r]].step_bytes) & 15);
+            if (group < a.k / 32) Formats::add(a, u, at, group, x_row, tokens, acc);
+            if (++stage == kStages) stage = 0, parity ^= 1;
+        }
 #pragma unroll
-            for (u32 t = 0; t < M; t++) {
-                f32 v = sum_lanes(acc[t]);
-                acc[t] = 0;
-                if (a.glu != 0 && half == 0) {
-                    gate[t] = v;
-                    continue;
-                }
-                if (a.glu != 0) v = glu(a.glu - 1, gate[t], v);
-                const u32 column = a.glu != 0 ? unit : unit - bank.first;
-                if (l != t || t >= tokens) continue;
-                if (a.glu == 0 && bank.bias != nullptr) v = v + load(bank.bias + expert * bank.n + column);
-                f32 *out = a.bank[a.glu != 0 ? 0 : b].out;
-                if (out != nullptr) store(out + u64{out_row + t} * bank.n + column, v);
+        for (u32 t = 0; t < M; t++) {
+            f32 v[kRows];
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) v[r] = sum_lanes(acc[r][t]);
+            if (l != t || t >= tokens) continue;
+            if (a.glu != 0) {
+                const f32 x = glu(a.glu - 1, v[0], v[1]);
+                if (a.bank[0].out != nullptr) store(a.bank[0].out + u64{out_row + t} * a.units + unit, x);
                 if (publish)
-                    *reinterpret_cast<f32 *>(shared() + a.values_at + (t * a.q8_units + unit - block_x() * a.q8_units) * 4) = v;
+                    *reinterpret_cast<f32 *>(shared() + a.values_at +
+                                             (t * a.q8_units + unit - block_x() * a.q8_units) * 4) = x;
+                continue;
+            }
+            const DotBank &bank = a.bank[u.bank[0]];
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) {
+                if (r > 0 && u.column[r] == u.column[0]) continue;
+                if (bank.bias != nullptr) v[r] = v[r] + load(bank.bias + expert * bank.n + u.column[r]);
+                store(bank.out + u64{out_row + t} * bank.n + u.column[r], v[r]);
             }
         }
+    }
+    if (a.next_early == 0) let_next_start();
     if (!publish) return;
     // The block's units are whole blocks of 32 of the output, a value for each lane.
     sync();
@@ -252,8 +413,8 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
 #define RIDGE_CONTRACT_DOT(name, Formats)                                                                     \
     namespace ridge::simt {                                                                                   \
     KERNEL(contract_dot_##name##_1, ContractDotArgs, kDotThreads, 4) { contract_dot<Formats, 1>(a); }        \
-    KERNEL(contract_dot_##name##_2, ContractDotArgs, kDotThreads, 4) { contract_dot<Formats, 2>(a); }        \
-    KERNEL(contract_dot_##name##_4, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 4>(a); }        \
+    KERNEL(contract_dot_##name##_2, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 2>(a); }        \
+    KERNEL(contract_dot_##name##_4, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 4>(a); }        \
     KERNEL(contract_dot_##name##_8, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 8>(a); }        \
     }
 #define RIDGE_CONTRACT_DOT_FORMAT(NAME, prefix) RIDGE_CONTRACT_DOT(prefix, OneFormat<FormatId::NAME>)

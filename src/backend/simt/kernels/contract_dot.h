@@ -12,7 +12,7 @@ struct DotBank {
     f32 *out;         // (rows, n); null: not stored (GateUp::q8 alone)
     u64 expert_bytes, row_bytes;
     u32 n;
-    u32 first;       // of the rows of all banks together
+    u32 first;       // of the units of all banks together
     u32 format;      // FormatId
     u32 step_bytes;  // that 32 groups (or 64, a group for each lane) of 32 weights take
 };
@@ -25,8 +25,10 @@ struct ContractDotArgs {
     u32 blocks;       // in x of the grid
     u32 tokens;       // rows of x, M for each z of the grid; with ids 1, for each y is one routed row
     u32 glu;          // GluKind + 1 of two banks whose products are paired; 0: banks are independent
-    u32 stage_bytes;  // of a stage of a wave's ring
+    u32 stage_bytes;  // of a row in a stage of a wave's ring
     u32 ring_at;      // in shared memory, behind the tables
+    u32 ring_bytes;   // of a wave
+    u32 next_early;   // the next launch may start from the beginning on; 0: when a block has read its weights
     u32 table_first, table_words;
     // Experts: routed row r = block_y() is expert ids[r] applied to row r / slots of x, or, where x_by_slot, to row r.
     const i32 *ids;
