@@ -178,13 +178,13 @@ void fuse_moe_route(Program &p) {
     }
 }
 
-// Every contraction of block formats reads a quantised copy of its input, made once per value before its first reader,
-// or, with fold_quantize, before each of them.
+// Every contraction of block formats reads a quantised copy of its input, made once per value and device before its
+// first reader, or, with fold_quantize, before each of them.
 void lower_int8_dot(Program &p) {
-    std::map<ValueId, ValueId> quantized;
+    std::map<std::pair<ValueId, DeviceId>, ValueId> quantized;
     std::vector<Node> nodes;
     auto input = [&](ValueId x, const Node &n) {
-        auto [it, is_new] = quantized.try_emplace(x, kNone);
+        auto [it, is_new] = quantized.try_emplace({x, n.device}, kNone);
         if (is_new || p.levers.has(Lever::fold_quantize)) {
             Value q = p.value(x);
             q.type = DType::q8, q.device = n.device;

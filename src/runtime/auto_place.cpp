@@ -145,7 +145,7 @@ Demand demand_of(const Program &plain, uint32_t trained, const SessionOptions &o
     const EngineOptions engine = engine_options(o.context, o.batch);
     const Program fused = prepared(plain, o.context, {}, o);
     Demand d{plain, plan_memory(fused, engine.limits, 1).device_bytes[0] * sessions, {}, o.context};
-    for (const State &s : plain.states) d.state.push_back(state_bytes(s, engine) * sessions);
+    for (const State &s : fused.states) d.state.push_back(state_bytes(s, engine) * sessions);
     return d;
 }
 

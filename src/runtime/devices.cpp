@@ -102,11 +102,12 @@ class Opened {
     }
 
     // Only what the map uses, numbered anew.
-    PlacedDevices finish(const DeviceMap &map, const Demand &d) {
+    PlacedDevices finish(const DeviceMap &map, const Demand &d, const std::string &notes = {}) {
         const std::vector<Room> all = rooms();
         PlacedDevices p;
         p.flags = place_flags(map, d.plain, all);
         p.text = describe(map, d, all);
+        p.notes = notes;
         const std::vector<DeviceId> used = devices_of(d.plain, map);
         std::vector<DeviceId> number(devices_.size(), kNone);
         for (size_t i = 0; i < devices_.size(); i++) {
@@ -184,7 +185,7 @@ PlacedDevices place_automatically(const DeviceChoice &choice, const Allowed &all
             continue;
         }
         if (experts) continue;
-        if (const auto map = automatic_map(d, opened.gpus())) return opened.finish(*map, d);
+        if (const auto map = automatic_map(d, opened.gpus())) return opened.finish(*map, d, notes);
     }
     if (allowed.cpu || experts.value_or(0) > 0) opened.add_cpu();
     const std::vector<Room> rooms = opened.rooms();
@@ -200,9 +201,7 @@ PlacedDevices place_automatically(const DeviceChoice &choice, const Allowed &all
                  describe(*other, d, more));
     }
     if (!map) refuse(d.plain, trained, options, sessions, rooms, experts, model);
-    PlacedDevices placed = opened.finish(*map, d);
-    placed.notes = std::move(notes);
-    return placed;
+    return opened.finish(*map, d, notes);
 }
 
 }  // namespace

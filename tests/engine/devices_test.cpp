@@ -118,9 +118,14 @@ TEST_P(ExpertsElsewhere, GiveTheBitsOfOneDevice) {
             const Program &p = session->engine().program();
             EXPECT_EQ(count<Copy>(p), kCopiesPerLayer * moved) << to_string(p);
             for (const Node &n : p.nodes) {
-                if (const Contract *c = std::get_if<Contract>(&n.op); c && c->ids != kNone)
+                const Contract *c = std::get_if<Contract>(&n.op);
+                const bool expert = c && c->ids != kNone;
+                if (expert) {
                     EXPECT_EQ(n.device, options.map.experts_of(n.layer));
-                if (std::holds_alternative<Attention>(n.op)) EXPECT_EQ(n.device, 0);
+                }
+                if (std::holds_alternative<Attention>(n.op)) {
+                    EXPECT_EQ(n.device, 0);
+                }
             }
         }
     }

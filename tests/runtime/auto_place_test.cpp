@@ -53,7 +53,7 @@ TEST(ParsePlace, WhatIsWrongIsNamed) {
     refused("0:49", {"49 layers", "the model has 48", "0:48 would"});
     refused("0:40,1:9", {"49 layers", "the model has 48"});
     refused("0:4294967295,1:4294967295", {"8589934590 layers"});
-    refused("0:1\033[2J", {"\\x1b"});
+    refused("0:1\033[2J", {"\\u001b"});
 }
 
 // ---- --experts
