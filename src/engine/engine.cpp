@@ -84,18 +84,18 @@ Engine::Engine(Program program, std::vector<Backend *> devices, WeightStore &wei
         }
     }
     staging_.resize(copy_bytes);
-    if (program_.logits != kNone)
-        make_logits_buffer();
+    if (program_.logits != kNone) make_host_rows(program_.logits, logits_rows_);
+    if (program_.choice != kNone) make_host_rows(program_.choice, choice_rows_);
     compiled_for(1);  // so that a missing kernel is an error now, not at the first token
 }
 
-// Logits are fetched at every token, so they go where the device reaches fastest.
-void Engine::make_logits_buffer() {
-    const Value &v = program_.value(program_.logits);
-    const size_t n = size_t{options_.limits.outputs} * v.cols;
-    pinned_logits_ = devices_[static_cast<size_t>(v.device)]->host_memory(n * sizeof(float));
-    if (!pinned_logits_) logits_memory_.resize(n);
-    logits_buffer_ = {pinned_logits_ ? static_cast<float *>(pinned_logits_.get()) : logits_memory_.data(), n};
+template <class T>
+void Engine::make_host_rows(ValueId v, HostRows<T> &to) {
+    const Value &x = program_.value(v);
+    const size_t n = size_t{options_.limits.outputs} * x.cols;
+    to.pinned = devices_[static_cast<size_t>(x.device)]->host_memory(n * sizeof(T));
+    if (!to.pinned) to.memory.resize(n);
+    to.rows = {to.pinned ? static_cast<T *>(to.pinned.get()) : to.memory.data(), n};
 }
 
 Engine::Compiled &Engine::compiled_for(uint32_t tokens) {
@@ -117,9 +117,10 @@ void Engine::prepare() {
 
 const Plan &Engine::plan_for(uint32_t tokens) { return compiled_for(tokens).plan; }
 
-void Engine::run(const StepBuffer &step, StepTrace *trace) {
+void Engine::run(const StepBuffer &step, StepTrace *trace, Fetch fetch) {
     const uint32_t tokens = step.view().tokens();
     RIDGE_ASSERT(tokens >= 1 && step.words().size() == options_.limits.words());
+    RIDGE_ASSERT(fetch != Fetch::choice || program_.choice != kNone);
     Compiled &c = compiled_for(tokens);
     if (trace) trace->begin(program_, step.view());
     for (size_t i = 0; i < c.executables.size(); i++) {
@@ -129,7 +130,11 @@ void Engine::run(const StepBuffer &step, StepTrace *trace) {
             copy(c.plan.segments[i].launches[0], step, trace);
     }
     const TraceClock::time_point ran = trace ? TraceClock::now() : TraceClock::time_point{};
-    fetch_logits(step);
+    logits_ = {}, choice_ = {};
+    if (fetch == Fetch::choice)
+        choice_ = fetch_rows(program_.choice, step, choice_rows_);
+    else
+        logits_ = fetch_rows(program_.logits, step, logits_rows_);
     if (trace) {
         trace->end(program_);
         trace->logits = trace->wall + trace->apart - trace->since_began(ran);
@@ -137,15 +142,14 @@ void Engine::run(const StepBuffer &step, StepTrace *trace) {
     }
 }
 
-void Engine::fetch_logits(const StepBuffer &step) {
-    if (program_.logits == kNone) return;
-    const Value &v = program_.value(program_.logits);
-    const std::span<float> out = logits_buffer_.first(size_t{step.view().outputs()} * v.cols);
-    if (!out.empty())
-        devices_[static_cast<size_t>(v.device)]->download(arenas_[static_cast<size_t>(v.device)],
-                                                          offsets_[static_cast<size_t>(program_.logits)],
-                                                          std::as_writable_bytes(out));
-    logits_ = out;
+template <class T>
+std::span<const T> Engine::fetch_rows(ValueId v, const StepBuffer &step, const HostRows<T> &to) {
+    if (v == kNone) return {};
+    const Value &x = program_.value(v);
+    const std::span<T> out = to.rows.first(size_t{step.view().outputs()} * x.cols);
+    const auto d = static_cast<size_t>(x.device);
+    if (!out.empty()) devices_[d]->download(arenas_[d], offsets_[static_cast<size_t>(v)], std::as_writable_bytes(out));
+    return out;
 }
 
 void Engine::copy(const Launch &launch, const StepBuffer &step, StepTrace *trace) {

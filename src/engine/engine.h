@@ -35,12 +35,15 @@ class WeightStore {
 
 struct EngineOptions {
     StepLimits limits;
-    uint32_t pages = 1;  // pages of per-token state, over all sequences
+    uint32_t pages = 1;        // pages of per-token state, over all sequences
     bool keep_values = false;  // for gates: no two values share memory, so that all can be read after a step
 };
 
 // Bytes that a state takes.
 size_t state_bytes(const State &s, const EngineOptions &options);
+
+// What comes back to the host after a step.
+enum class Fetch : uint8_t { logits, choice };
 
 // For measurements: some launches of a step apart from the others, as often as wanted, on what they found in it.
 class Excerpt {
@@ -76,10 +79,12 @@ class Engine {
     std::span<Backend *const> devices() const { return devices_; }
 
     // Runs one step and, where there is a trace, says in it when each launch ran. Precondition: step's limits are the
-    // engine's.
-    void run(const StepBuffer &step, StepTrace *trace = nullptr);
-    // Logits of the last step, (outputs, vocab), valid until the next one.
+    // engine's, and with Fetch::choice the program has one.
+    void run(const StepBuffer &step, StepTrace *trace = nullptr, Fetch fetch = Fetch::logits);
+    // Logits of the last step, (outputs, vocab), or its choices, (outputs), whichever was fetched; valid until the next
+    // one.
     std::span<const float> logits() const { return logits_; }
+    std::span<const int32_t> choice() const { return choice_; }
 
     // Compiles the plans for all token counts up to the limit, so that later steps allocate nothing.
     void prepare();
@@ -108,8 +113,18 @@ class Engine {
     };
     Compiled &compiled_for(uint32_t tokens);
     void copy(const Launch &launch, const StepBuffer &step, StepTrace *trace);
-    void make_logits_buffer();
-    void fetch_logits(const StepBuffer &step);
+    // Where the rows of a value come to on the host: memory that its device reaches fastest, where it has such, for
+    // they come at every token.
+    template <class T>
+    struct HostRows {
+        std::vector<T> memory;
+        std::shared_ptr<void> pinned;
+        std::span<T> rows;  // of one of the two
+    };
+    template <class T>
+    void make_host_rows(ValueId v, HostRows<T> &to);
+    template <class T>
+    std::span<const T> fetch_rows(ValueId v, const StepBuffer &step, const HostRows<T> &to);
 
     Program program_;
     std::vector<Backend *> devices_;
@@ -122,10 +137,10 @@ class Engine {
     std::vector<uint32_t> buckets_;
     std::map<uint32_t, Compiled> compiled_;  // by the first token count of the bucket
     std::vector<std::byte> staging_;         // for copies
-    std::vector<float> logits_memory_;
-    std::shared_ptr<void> pinned_logits_;
-    std::span<float> logits_buffer_;  // one of the two
+    HostRows<float> logits_rows_;
+    HostRows<int32_t> choice_rows_;
     std::span<const float> logits_;
+    std::span<const int32_t> choice_;
 };
 
 }  // namespace ridge

@@ -49,7 +49,8 @@ struct Lifetimes {
         : first(p.values.size(), 0), last(p.values.size(), 0), used(p.values.size(), false) {
         for (ValueId v : p.inputs) touch(v);
         for (node = 0; node < p.nodes.size(); node++) visit_operands(p.nodes[node].op, *this);
-        if (p.logits != kNone) last[static_cast<size_t>(p.logits)] = node;
+        for (const ValueId v : {p.logits, p.choice})
+            if (v != kNone) last[static_cast<size_t>(v)] = node;
     }
     void touch(ValueId v) {
         const auto i = static_cast<size_t>(v);

@@ -33,6 +33,12 @@ class Checker {
         if (!written_[static_cast<size_t>(p_.logits)]) fault("program logits {} are never written", logits.name);
         if (logits.type != DType::f32 || logits.rows != Rows::outputs || logits.per_row != 1)
             fault("program logits {} are not (outputs, n) f32", logits.name);
+        if (p_.choice == kNone) return;
+        if (!exists(p_.choice)) fault("program choice {} does not exist", p_.choice);
+        const Value &choice = p_.value(p_.choice);
+        if (!written_[static_cast<size_t>(p_.choice)]) fault("program choice {} is never written", choice.name);
+        if (choice.type != DType::i32 || choice.rows != Rows::outputs || choice.per_row != 1 || choice.cols != 1)
+            fault("program choice {} is not (outputs, 1) i32", choice.name);
     }
 
     void in(ValueId v) {
@@ -215,6 +221,10 @@ class Checker {
         f32(o.x, o.out), per_token(o.x);
         require(cols(o.x) == cols(o.out) && p_.value(o.out).rows == Rows::outputs && p_.value(o.out).per_row == 1,
                 "output is not (outputs, n)");
+    }
+    void shapes(const ArgMax &o) const {
+        f32(o.x), type(o.ids, DType::i32), same_rows(o.x, o.ids);
+        require(cols(o.ids) == 1, "ids have more than one column");
     }
     void shapes(const Copy &o) const {
         same_shape(o.x, o.out);

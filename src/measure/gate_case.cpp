@@ -107,7 +107,13 @@ struct Trial::Attempt {
     GateRow &row;
     Reference &reference;
     const std::map<StateId, std::vector<std::byte>> &states;  // before the launch
-    uint32_t m, outputs = 0;
+    uint32_t m;
+    // Set where the operation publishes the q8 form of `expected[published]`: where that is, and whether anyone reads
+    // what it is made of.
+    ValueId q8 = kNone;
+    size_t published = 0;
+    bool out_read = true;
+    uint32_t outputs = 0;
     size_t bad_here = 0;
 
     template <class... A>
@@ -122,13 +128,15 @@ struct Trial::Attempt {
     const Value &value(ValueId v) const { return p.program.value(v); }
     size_t rows(ValueId v) const { return rows_of(value(v), m, outputs); }
 
+    void poison(ValueId v) {
+        engine.write_value(v, std::vector<std::byte>(p.rows(v) * row_bytes(value(v).type, value(v).cols), kPoison));
+    }
     void prepare() {
         for (const Operand &o : p.inputs)
             engine.write_value(o.id, pack(value(o.id).type, value(o.id).cols, rows(o.id), o.numbers));
         for (const auto &[id, bytes] : states) engine.write_state(id, bytes);
-        for (const Expected &e : p.expected)
-            engine.write_value(
-                e.id, std::vector<std::byte>(p.rows(e.id) * row_bytes(value(e.id).type, value(e.id).cols), kPoison));
+        for (const Expected &e : p.expected) poison(e.id);
+        if (q8 != kNone) poison(q8);
     }
 
     void check_number(double got, double want, double bound, std::string_view name, size_t r, size_t c) {
@@ -165,7 +173,8 @@ struct Trial::Attempt {
         const size_t used = n * row_bytes(v.type, v.cols);
         const Reals got = unpack(v.type, v.cols, n, std::span(bytes).first(used));
         for (size_t i = 0; i < n * w; i++)
-            check_number(got[i], e.wanted(kernel.order, i), e.bound ? e.bound(kernel.order, i) : 0, v.name, i / w, i % w);
+            check_number(got[i], e.wanted(kernel.order, i), e.bound ? e.bound(kernel.order, i) : 0, v.name, i / w,
+                         i % w);
         for (size_t r = 0; r < n; r++) check_order(output, p.rows(e.id), w, got, r, v.name);
         if (std::any_of(bytes.begin() + static_cast<std::ptrdiff_t>(used), bytes.end(),
                         [](std::byte b) { return b != kPoison; }))
@@ -205,11 +214,52 @@ struct Trial::Attempt {
         prepare();
         engine.run_node(0, kernel, step_of(p, m));
         size_t output = 0;
-        for (const Expected &e : p.expected) check_value(e, output++);
+        for (const Expected &e : p.expected) {
+            if (out_read || output != published) check_value(e, output);
+            output++;
+        }
         for (const ExpectedState &e : p.expected_states) check_state(e, output++);
+        if (q8 != kNone) check_published(output);
         check_inputs();
     }
+
+    // The q8 form is what quantize makes of what rows of this order computed without one.
+    void check_published(size_t output) {
+        const ValueId out = p.expected[published].id;
+        const size_t used = rows(out) * value(out).cols;
+        const RealSpan computed = std::span(reference.outputs.at(published).numbers).first(used);
+        check_value({q8, quantize(rows(out), value(out).cols, computed), {}, {}}, output);
+    }
 };
+
+namespace {
+
+// Where a problem's operation publishes, and which of the expected values.
+struct Published {
+    ValueId q8 = kNone;
+    size_t expected = 0;
+};
+
+// Makes the operation of `p` publish, if it can.
+Published publish(Problem &p, bool out_read) {
+    Published to;
+    std::visit(
+        [&](auto &o) {
+            if constexpr (requires { o.q8; }) {
+                Value v = p.program.value(o.out);
+                if (v.cols % 32 != 0) return;
+                v.name = "q8", v.type = DType::q8;
+                if (o.q8 == kNone) o.q8 = p.program.add_value(v);
+                o.out_read = out_read;
+                to.q8 = o.q8;
+                while (p.expected[to.expected].id != o.out) to.expected++;
+            }
+        },
+        p.program.nodes[0].op);
+    return to;
+}
+
+}  // namespace
 
 Trial::Trial(Backend &backend, const GateOptions &options) : backend_(backend), options_(options) {
     for (const Kernel &k : backend.kernels()) {
@@ -226,7 +276,9 @@ Trial::Trial(Backend &backend, const GateOptions &options) : backend_(backend), 
 bool Trial::wants(OpKind op) const { return options_.op.empty() || options_.op == op_name(op); }
 
 void Trial::run(Problem &p) {
-    p.program.levers = LeverSet::all().without(Lever::moe_by_slot).without(Lever::m_tile_32);  // which leaves rows fewer ways; see gate_model
+    p.program.levers = LeverSet::all()
+                           .without(Lever::moe_by_slot)
+                           .without(Lever::m_tile_32);  // which leaves rows fewer ways; see gate_model
     struct Todo {
         const Kernel *kernel;
         uint32_t m;
@@ -266,6 +318,26 @@ void Trial::run(Problem &p) {
         row.formats = row.formats | formats;
         row.cases++;
         Attempt{p, *engine, *t.kernel, row, references[t.kernel->order], states, t.m}.run();
+    }
+    // Rows that publish, on the smallest and the largest step.
+    for (const bool out_read : {true, false}) {
+        const Published published = publish(p, out_read);
+        if (published.q8 == kNone) return;
+        engine = nullptr;
+        for (const uint32_t m : {p.steps.front(), p.steps.back()})
+            for (const Kernel *k : legal_rows(p.program, p.op(), backend_, m)) {
+                const bool known = std::any_of(todo.begin(), todo.end(), [&](const Todo &t) {
+                    return t.kernel->order == k->order && t.m == p.steps.back();
+                });
+                if (!rows_.contains(k) || !known) continue;
+                if (!engine)
+                    engine = std::make_unique<Engine>(p.program, std::vector<Backend *>{&backend_}, store, options);
+                GateRow &row = rows_.at(k);
+                row.cases++;
+                Attempt{p,       *engine, *k, row, references[k->order], states, m, published.q8, published.expected,
+                        out_read}
+                    .run();
+            }
     }
 }
 

@@ -1,5 +1,7 @@
 // A problem of the gate and how a row is tried on it.
 //
+// Where the operation can also publish the q8 form of what it computes, rows that do are tried on that too.
+//
 // A problem is a program of one node with data for its largest step. Smaller steps take the first tokens of the same
 // data, so that a token's result can be compared over steps of all sizes, and the oracle is asked once.
 #pragma once

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
@@ -138,6 +139,36 @@ void try_top_k(Trial &trial, uint32_t n, uint32_t k) {
     trial.run(p);
 }
 
+// Rows of logits, of ties, and of what has no largest number.
+void try_arg_max(Trial &trial, uint32_t n, uint32_t per_row) {
+    Problem p;
+    const ArgMax op{add_value(p, "x", n, DType::f32, per_row), add_value(p, "ids", 1, DType::i32, per_row)};
+    p.program.nodes = {{op, 0, 0}};
+    p.name = fmt::format("n={}, {} rows per token", n, per_row);
+    p.steps = step_sizes(trial);
+    p.plain_tokens(p.steps.back());
+    p.fill = [op, n](Problem &q) {
+        constexpr double kInfinity = std::numeric_limits<double>::infinity();
+        Random random(n);
+        Reals x = with_ties(random, q.rows(op.x), n), ids;
+        for (size_t row = 0; row < q.rows(op.x); row++) {
+            const std::span<double> r(&x[row * n], n);
+            const uint32_t at = random.below(n), other = random.below(n);
+            if (row % 7 == 1) r[at] = kInfinity;
+            if (row % 7 == 2) r[at] = std::numeric_limits<double>::quiet_NaN(), r[other] = row % 2 == 0 ? 7 : kInfinity;
+            if (row % 7 == 3) std::fill(r.begin(), r.end(), -kInfinity);
+            if (row % 7 == 4) std::fill(r.begin(), r.end(), -kInfinity), r[at] = -3e38f, r[other] = -3e38f;
+            if (row % 7 == 5) r[n - 1] = 9;
+            const bool none = std::any_of(r.begin(), r.end(), [](double v) { return !(v < kInfinity); }) ||
+                              *std::max_element(r.begin(), r.end()) == -kInfinity;
+            ids.push_back(none ? -1 : static_cast<double>(oracle::argmax(r)));
+        }
+        q.inputs.push_back({op.x, std::move(x)});
+        q.expect(op.ids, std::move(ids));
+    };
+    trial.run(p);
+}
+
 // Logits whose probabilities are told apart by any correct softmax: multiples of 1/8 within 12 of each other, so that
 // two of them are equal (the lower id comes first) or a factor of 1.13 apart.
 Reals routing_logits(Random &random, size_t rows, size_t experts) {
@@ -213,7 +244,14 @@ void try_softmax(Trial &trial) {
 void try_top_k(Trial &trial) {
     if (!trial.wants(kind<TopK>())) return;
     for (const uint32_t k : {1u, 2u, 4u, 8u}) try_top_k(trial, 128, k);
+    try_top_k(trial, 4097, 3);
     try_top_k(trial, 5, 5), try_top_k(trial, 1, 1), try_top_k(trial, 61, 6);
+}
+
+void try_arg_max(Trial &trial) {
+    if (!trial.wants(kind<ArgMax>())) return;
+    for (const uint32_t n : {1u, 2u, 5u, 128u, 1001u, 5003u, 40000u}) try_arg_max(trial, n, 1);
+    try_arg_max(trial, 4097, 3);
 }
 
 void try_moe_route(Trial &trial) {

@@ -14,6 +14,7 @@ void try_quantize(Trial &trial);     //
 void try_elementwise(Trial &trial);  // add, glu, scale, row_gate, gather_rows
 void try_softmax(Trial &trial);      // gate_moe.cpp: softmax, normalize
 void try_top_k(Trial &trial);        //
+void try_arg_max(Trial &trial);      //
 void try_moe_route(Trial &trial);    //
 void try_moe_combine(Trial &trial);  //
 void try_rope_table(Trial &trial);   // gate_attention.cpp

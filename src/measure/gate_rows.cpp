@@ -260,14 +260,16 @@ void try_embed(Trial &trial) {
 
 void try_rmsnorm(Trial &trial) {
     if (!trial.wants(kind<RmsNorm>())) return;
-    for (const uint32_t n : {1u, 5u, 16u, 40u, 127u, 576u, 1027u}) try_rmsnorm(trial, n, 1, 1, 1e-5f);
+    for (const uint32_t n : {1u, 5u, 16u, 40u, 127u, 576u, 1027u, 2080u, 4128u, 8224u, 16416u})
+        try_rmsnorm(trial, n, 1, 1, 1e-5f);
     try_rmsnorm(trial, 64, 9, 1, 1e-6f);
     try_rmsnorm(trial, 40, 3, 2, 1e-6f);
+    for (const uint32_t width : {24u, 192u, 600u, 1056u}) try_rmsnorm(trial, width, 4, 1, 1e-6f);
 }
 
 void try_add_rmsnorm(Trial &trial) {
     if (!trial.wants(kind<AddRmsNorm>())) return;
-    for (const uint32_t n : {1u, 16u, 40u, 127u, 576u, 1027u})
+    for (const uint32_t n : {1u, 16u, 40u, 127u, 576u, 1027u, 2080u, 4128u, 8224u, 16416u})
         for (const float scale : {1.0f, 0.22f}) try_add_rmsnorm(trial, n, 1e-5f, scale);
 }
 

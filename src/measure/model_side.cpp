@@ -24,7 +24,7 @@ void Side::run(const ModelTest &test) {
 }
 
 Side::Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch)
-    : session_(model.session({.context = context, .batch = batch, .levers = levers})),
+    : session_(model.session({.context = context, .batch = batch, .levers = levers, .chooses = true})),
       engine_(&session_->engine()),
       step_(engine_->options().limits),
       vocabulary_(vocabulary_of(engine_->program())) {
@@ -63,7 +63,8 @@ void Side::evaluate(uint32_t position, uint32_t tokens) {
         step_.begin();
         for (uint32_t i = 0; i < n; i++)
             step_.add(static_cast<int32_t>(random_() % vocabulary_), position + done + i, 0, done + i + 1 == tokens);
-        engine_->run(step_, traced_ ? &trace_ : nullptr);
+        const bool chooses = engine_->program().choice != kNone;
+        engine_->run(step_, traced_ ? &trace_ : nullptr, chooses ? Fetch::choice : Fetch::logits);
         if (traced_) {
             trace_.prompt = tokens > 1;
             traced_->add(trace_);

@@ -1,5 +1,5 @@
 // One engine of a model, driven step by step with random tokens: what bench and ab measure. The steps are those that a
-// session takes; only sampling is left out.
+// session takes in greedy generation; what the host does with logits is left out.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ class Side {
 
     // Sides that are seeded alike evaluate the same tokens from then on.
     void seed(uint32_t value) { random_.seed(value); }
-    // `tokens` random tokens from `position` on, in steps of a batch; logits of the last one.
+    // `tokens` random tokens from `position` on, in steps of a batch; the token that would follow the last one, or,
+    // without the lever argmax, its logits.
     void evaluate(uint32_t position, uint32_t tokens);
     void run(const ModelTest &test);
     // From now on `evaluate` is traced into `kept`; nullptr: no more.

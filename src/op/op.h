@@ -278,6 +278,18 @@ struct GatherRows {
     }
 };
 
+// ids[r] = the column of the largest x[r, :], of equals the lowest: what greedy sampling takes. -1 where there is
+// nothing to take: the row holds a NaN or +infinity, or nothing above -infinity.
+struct ArgMax {
+    static constexpr std::string_view kName = "arg_max";
+    ValueId x = kNone;    // (rows, n) f32
+    ValueId ids = kNone;  // (rows, 1) i32
+    template <class Self, class V>
+    static void visit(Self &s, V &&v) {
+        v.in(s.x), v.out(s.ids);
+    }
+};
+
 // The same values on another device. The engine runs it between the two devices' segments.
 struct Copy {
     static constexpr std::string_view kName = "copy";
@@ -353,9 +365,9 @@ struct MoeRoute {
     }
 };
 
-using Op =
-    std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale, RowGate,
-                 Softmax, TopK, Normalize, MoeCombine, GatherRows, Copy, AddRmsNorm, QkNormRope, GateUp, MoeRoute>;
+using Op = std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale,
+                        RowGate, Softmax, TopK, Normalize, MoeCombine, GatherRows, ArgMax, Copy, AddRmsNorm, QkNormRope,
+                        GateUp, MoeRoute>;
 
 // Index of an operation in Op; kind<Contract> names it in kernel tables.
 using OpKind = uint8_t;

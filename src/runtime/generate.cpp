@@ -60,7 +60,8 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
 
     const Clock::time_point start = Clock::now();
     const std::span<const int32_t> fresh = prompt.subspan(g.cached_tokens);
-    const bool complete = session.evaluate(fresh, Want::last, callbacks.prompt);
+    const Want want = session.chooses() && sampler.options().takes_largest() ? Want::token : Want::last;
+    const bool complete = session.evaluate(fresh, want, callbacks.prompt);
     g.prompt_seconds = seconds_since(start);
     g.evaluated_tokens = session.position() - g.cached_tokens;
     if (!complete) {
@@ -80,7 +81,9 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
     while (true) {
         // The draw is named by its position: an answer does not reuse the random numbers of the one before, and a
         // session that is truncated and replayed draws the same tokens.
-        const int32_t token = sampler.sample(session.logits(), session.tokens(), session.position());
+        const int32_t token = want == Want::token
+                                  ? session.choice()
+                                  : sampler.sample(session.logits(), session.tokens(), session.position());
         if (tokenizer.is_end(token) && !options.ignore_end) {
             g.finish = Finish::end;
             break;
@@ -96,7 +99,7 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
         else if (session.position() == session.context())
             g.finish = Finish::context;
         else {
-            session.evaluate({&token, 1});
+            session.evaluate({&token, 1}, want);
             continue;
         }
         break;

@@ -29,6 +29,11 @@ struct SamplerOptions {
     uint32_t penalty_window = 64;         // how many of the last tokens count as seen; 0: all
     std::map<int32_t, float> logit_bias;  // added; -infinity bans
     uint64_t seed = 0;
+    // The largest logit as the model gives it, of equals the lowest token: nothing is drawn or changed before.
+    bool takes_largest() const {
+        return temperature == 0 && repetition_penalty == 1 && presence_penalty == 0 && frequency_penalty == 0 &&
+               logit_bias.empty();
+    }
 };
 
 // Throws Error{usage} naming the option out of range.

@@ -28,6 +28,12 @@ void set_context(Program &p, uint32_t context) {
 
 Program prepared(Program p, uint32_t context, std::span<Backend *const> devices, const SessionOptions &o) {
     set_context(p, context);
+    if (o.chooses && o.levers.has(Lever::argmax)) {
+        Value ids = p.value(p.logits);
+        ids.name = "choice", ids.type = DType::i32, ids.cols = 1;
+        p.choice = p.add_value(ids);
+        p.nodes.push_back({ArgMax{p.logits, p.choice}, 0, static_cast<int32_t>(p.n_layers)});
+    }
     place(p, o.map);
     std::vector<LeverSet> fusions;
     for (const Backend *d : devices) fusions.push_back(d->fusions());
@@ -79,6 +85,7 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
     for (int32_t t : tokens)
         if (t < 0 || static_cast<uint32_t>(t) >= vocabulary_)
             fail(ErrorKind::usage, "token {} is outside the vocabulary of {}", t, vocabulary_);
+    RIDGE_ASSERT(want != Want::token || chooses());
     rows_ = 0;
     all_logits_.clear();
     const uint32_t most = want == Want::all ? engine_.options().limits.outputs : batch_;
@@ -88,8 +95,8 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
         step_.begin();
         for (size_t i = 0; i < n; i++)
             step_.add(tokens[done + i], static_cast<uint32_t>(tokens_.size() + i), 0,
-                      want == Want::all || (want == Want::last && is_last && i + 1 == n));
-        engine_.run(step_, trace_sink_ ? &trace_ : nullptr);
+                      want == Want::all || (want != Want::none && is_last && i + 1 == n));
+        engine_.run(step_, trace_sink_ ? &trace_ : nullptr, want == Want::token ? Fetch::choice : Fetch::logits);
         if (trace_sink_) {
             trace_.prompt = tokens.size() > 1;
             trace_sink_(trace_);
@@ -108,6 +115,16 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
 std::span<const float> Session::logits(size_t row) const {
     RIDGE_ASSERT(row < rows_);
     return std::span(all_logits_).subspan(row * vocabulary_, vocabulary_);
+}
+
+int32_t Session::choice() const {
+    RIDGE_ASSERT(!engine_.choice().empty());
+    const int32_t id = engine_.choice().back();
+    if (id < 0)
+        fail(ErrorKind::device,
+             "the model's logits hold a NaN or an infinity: the weights are damaged or a kernel is wrong; `ridge gate` "
+             "tells which");
+    return id;
 }
 
 void Session::truncate(uint32_t position) {

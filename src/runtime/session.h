@@ -18,6 +18,7 @@ struct SessionOptions {
     uint32_t batch = 512;  // most tokens in one step; longer prompts take several
     LeverSet levers = LeverSet::defaults();
     DeviceMap map;
+    bool chooses = false;  // Want::token will be asked for; needs the lever argmax
 };
 
 // The context of a session that names none: what the model was trained for, but at most 8192, so that a model trained
@@ -29,8 +30,9 @@ EngineOptions engine_options(uint32_t context, uint32_t batch);
 // The program that it runs: placed, fused as the devices can, connected.
 Program prepared(Program plain, uint32_t context, std::span<Backend *const> devices, const SessionOptions &options);
 
-// Which tokens of one `evaluate` a caller wants logits for.
-enum class Want : uint8_t { none, last, all };
+// What a caller wants of the tokens of one `evaluate`: logits of the last or of all, or of the last only the token that
+// greedy sampling would take next.
+enum class Want : uint8_t { none, last, all, token };
 
 class Session {
   public:
@@ -45,12 +47,17 @@ class Session {
     std::span<const int32_t> tokens() const { return tokens_; }
 
     // Appends `tokens` and computes. Want::last: logits(0) is the last token's row. Want::all: a row per token, kept
-    // for all steps. Throws Error{limit} where they do not fit into the context or Error{usage} for an id outside the
-    // vocabulary, and then has changed nothing. `progress(done, total)` is called between steps; when it answers false
-    // the rest is not evaluated, and evaluate returns false with the session at the tokens that were.
+    // for all steps. Want::token: choice() is the token of the largest logit, found where the logits are, which stay
+    // there. Precondition of that: chooses(). Throws Error{limit} where they do not fit into the context or
+    // Error{usage} for an id outside the vocabulary, and then has changed nothing. `progress(done, total)` is called
+    // between steps; when it answers false the rest is not evaluated, and evaluate returns false with the session at
+    // the tokens that were.
     bool evaluate(std::span<const int32_t> tokens, Want want = Want::last,
                   const std::function<bool(size_t done, size_t total)> &progress = {});
     std::span<const float> logits(size_t row = 0) const;
+    bool chooses() const { return engine_.program().choice != kNone; }
+    // Of equal logits the lowest token. Throws Error{device} where a logit was NaN or +infinity.
+    int32_t choice() const;
 
     // From now on every step is traced and handed to `sink`, before evaluate goes on; empty: no longer.
     void trace_to(std::function<void(const StepTrace &)> sink) { trace_sink_ = std::move(sink); }

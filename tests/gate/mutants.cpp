@@ -225,6 +225,10 @@ void add_row_mutants(std::vector<Mutant> &m) {
     add(kind<GatherRows>(), "takes the row before", [](Altered &a) {
         for (int32_t j = 0; j < a.words[1]; j++) a.output()[j] = std::max(0, a.output()[j] - 1);
     });
+    add(kind<ArgMax>(), "takes the row before", [](Altered &a) {
+        const ValueId x = a.as<ArgMax>().x;
+        rotate_table(a.own_f32(x), a.rows(x), a.cols(x));
+    });
     add(kind<MoeCombine>(), "takes the next slot's weight", [](Altered &a) {
         const ValueId w = a.as<MoeCombine>().weights;
         rotate_rows(a.own_f32(w), a.rows(w), a.cols(w), 1);

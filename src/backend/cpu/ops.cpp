@@ -68,6 +68,26 @@ struct GatherRowsTile {
     }
 };
 
+struct ArgMaxTile {
+    static uint32_t count(const LaunchView &view) { return cut_rows(view, op_of<ArgMax>(view).x).count(); }
+    static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<ArgMax>(view);
+        const size_t cols = view.cols(op.x);
+        const Range rows = cut_rows(view, op.x).tile(tile);
+        for (size_t i = rows.first; i < rows.last; i++) {
+            const float *x = view.ptr<float>(op.x) + i * cols;
+            float largest = kMinusInfinity;
+            int32_t id = -1;
+            bool bad = false;
+            for (size_t j = 0; j < cols; j++) {
+                bad |= !(x[j] < -kMinusInfinity);
+                if (x[j] > largest) largest = x[j], id = static_cast<int32_t>(j);
+            }
+            view.ptr<int32_t>(op.ids)[i] = bad ? -1 : id;
+        }
+    }
+};
+
 constexpr Kernel embed_row() {
     Kernel k = row("cpu.embed.portable", kind<Embed>(), Order::exact, tile_of<EmbedTile>());
     k.formats = FormatSet::all();
@@ -79,6 +99,7 @@ constexpr Kernel kPlain[] = {
     row("cpu.rope_table.portable", kind<RopeTable>(), Order::exact, tile_of<RopeTableTile>()),
     row("cpu.top_k.portable", kind<TopK>(), Order::exact, tile_of<TopKTile>()),
     row("cpu.gather_rows.portable", kind<GatherRows>(), Order::exact, tile_of<GatherRowsTile>()),
+    row("cpu.arg_max.portable", kind<ArgMax>(), Order::exact, tile_of<ArgMaxTile>()),
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Rows of all operations but contraction and attention for CUDA and HIP.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -231,6 +232,24 @@ void emit_moe_combine(const LaunchView &v, Emit &e) {
                        v.cols(op.weights)});
 }
 
+// Blocks of a row: each thread takes four quads, as far as that makes no more blocks than are waited for in vain.
+u32 arg_max_blocks(u32 n) { return std::min(over(n, 16 * kThreads), 128u); }
+size_t arg_max_shared(const Program &program, const Op &op, const StepLimits &limits) {
+    const Value &x = program.value(std::get_if<ArgMax>(&op)->x);
+    return Tile::kSharedZero +
+           ridge::rows_of(x, limits.tokens, limits.outputs) * arg_max_blocks(x.cols) * sizeof(u32x2);
+}
+void emit_arg_max(const LaunchView &v, Emit &e) {
+    const auto &op = op_of<ArgMax>(v);
+    constexpr u32 kMostRows = Tile::kSharedZero / sizeof(u32);  // that have a counter
+    const u32 n = v.cols(op.x), rows = rows_of(v, op.x), blocks = arg_max_blocks(n);
+    for (u32 first = 0; first < rows; first += kMostRows)
+        e.grid("route", "arg_max", {std::min(rows - first, kMostRows), blocks}, kThreads, kScratch + 64,
+               ArgMaxArgs{v.ptr<float>(op.x) + size_t{first} * n, v.ptr<i32>(op.ids) + first,
+                          reinterpret_cast<u32 *>(v.shared),
+                          reinterpret_cast<u32x2 *>(v.shared + Tile::kSharedZero) + size_t{first} * blocks, n, blocks});
+}
+
 template <class T>
 Row row(std::string_view name, Order order, void (*emit)(const LaunchView &, Emit &)) {
     Row r;
@@ -261,6 +280,7 @@ std::vector<Row> make_rows() {
     add(row<TopK>("simt.top_k", Order::exact, emit_top_k));
     add(row<MoeRoute>("simt.moe_route", Order::f32_quads256, emit_moe_route)).refuses = refuses_route;
     add(row<MoeCombine>("simt.moe_combine", Order::exact, emit_moe_combine));
+    add(row<ArgMax>("simt.arg_max", Order::exact, emit_arg_max)).tile.shared_bytes = arg_max_shared;
     return rows;
 }
 

@@ -165,6 +165,54 @@ KERNEL(moe_route, RouteArgs, kRowThreads, 1) {
     for (u32 i = thread(); i < a.k; i += kRowThreads) store(a.out + at + i, divide(weights[i], sum));
 }
 
+// A NaN or +infinity comes before everything, and gives no column.
+DEVICE void offer(Found &best, f32 v, u32 column) {
+    if (!(v < -kMinusInfinity)) best = {-kMinusInfinity, kNoColumn};
+    if (v > best.rank) best = {v, column};
+}
+
+// Each block leaves the best of its quads; the last of a row to be done takes the best of those.
+KERNEL(arg_max, ArgMaxArgs, kRowThreads, 1) {
+    let_next_start();
+    wait_for_previous();
+    Found *scratch = reinterpret_cast<Found *>(shared());
+    const f32 *x = a.x + u64{block_x()} * a.n;
+    const bool aligned = a.n % 4 == 0;
+    constexpr u32 kAtOnce = 4;
+    const u32 stride = a.blocks * kRowThreads;
+    Found best = {kMinusInfinity, kNoColumn};
+    for (u32 q = block_y() * kRowThreads + thread(); 4 * q < a.n; q += kAtOnce * stride) {
+        f32x4 v[kAtOnce];
+        for_rounds<kAtOnce>(0, [&](u32 r) { v[r] = load_quad(x, q + r * stride, a.n, aligned, kMinusInfinity); });
+        for_rounds<kAtOnce>(0, [&](u32 r) {
+            const u32 column = 4 * (q + r * stride);
+            offer(best, v[r].x, column), offer(best, v[r].y, column + 1);
+            offer(best, v[r].z, column + 2), offer(best, v[r].w, column + 3);
+        });
+    }
+    best = first_of_block(best, scratch);
+    u32 *is_last = reinterpret_cast<u32 *>(scratch + kRuns);
+    u32x2 *parts = a.parts + u64{block_x()} * a.blocks;
+    if (thread() == 0) {
+        store(parts + block_y(), u32x2{f32_bits(best.rank), best.column});
+        fence();
+        *is_last = atomic_add(a.counters + block_x(), 1) == a.blocks - 1 ? 1 : 0;
+    }
+    sync();
+    if (*is_last == 0) return;
+    fence();
+    best = {kMinusInfinity, kNoColumn};
+    for (u32 i = thread(); i < a.blocks; i += kRowThreads) {
+        const u32x2 part = load(parts + i);
+        const Found other = {as_f32(part.x), part.y};
+        if (before(other, best)) best = other;
+    }
+    best = first_of_block(best, scratch);
+    if (thread() != 0) return;
+    store(a.out + block_x(), static_cast<i32>(best.column));
+    store(a.counters + block_x(), 0u);
+}
+
 KERNEL(moe_combine, CombineArgs, kRowThreads, 1) {
     let_next_start();
     wait_for_previous();
