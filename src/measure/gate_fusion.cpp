@@ -1,5 +1,6 @@
 // Fused forms against their parts: small programs of plain operations, run with and without one fusion lever and with
-// every lever that a row of the device carries on, off one by one, and all off. All of them must give the same bits.
+// every lever that a row of the device carries on, off one by one, and all off. All of them must give the same bits,
+// but for levers whose rows have an order of their own: those are compared with the plain form under the same levers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,6 +56,7 @@ struct Rule {
     OpKind makes;
     uint32_t variants;  // of its program
     void (*build)(Example &, Format, uint32_t variant);
+    bool made(const Op &op) const { return lever == Lever::publish_q8 ? published(op) != kNone : op.index() == makes; }
 };
 
 void build_qkv(Example &e, Format f, uint32_t) {
@@ -132,24 +134,67 @@ void build_moe_route(Example &e, Format, uint32_t) {
     }
 }
 
+// Variants: a norm of whole rows and of heads, one that is read as f32 too, an add and a norm, attention, and units
+// plain and with experts.
+void build_publish_q8(Example &e, Format f, uint32_t variant) {
+    ValueId x = kNone;
+    if (variant <= 2) {
+        const uint32_t width = variant == 1 ? 64 : 256;
+        const ValueId in = e.input("x", 256);
+        x = e.value("normed", 256);
+        e.add(RmsNorm{in, x, e.weight(Format::F32, 1, width), width, 1e-6f});
+        if (variant == 2) e.outputs.push_back(x);
+    } else if (variant == 3) {
+        const ValueId a = e.input("a", 256), b = e.input("b", 256), sum = e.value("sum", 256);
+        x = e.value("normed", 256);
+        e.add(Add{a, b, sum});
+        e.add(RmsNorm{sum, x, e.weight(Format::F32, 1, 256), 256, 1e-5f});
+        e.outputs.push_back(sum);
+    } else if (variant == 4) {
+        const ValueId q = e.input("q", 256), k = e.input("k", 128), v = e.input("v", 128);
+        const StateId ks = e.program.add_state({"ks", State::Per::token, 128, DType::f16, 0});
+        const StateId vs = e.program.add_state({"vs", State::Per::token, 128, DType::f16, 0});
+        e.add(KvWrite{k, v, ks, vs});
+        x = e.value("attended", 256);
+        e.add(Attention{q, x, ks, vs, 4, 2, 64, 0.125f, 0});
+    } else {
+        const bool routed = variant == 6;
+        const ValueId in = e.input("x", 256), logits = e.input("logits", 6);
+        ValueId ids = kNone;
+        if (routed) {
+            ids = e.value("ids", 2, 1, DType::i32);
+            e.add(TopK{logits, ids, e.value("weights", 2)});
+        }
+        const uint32_t experts = routed ? 6 : 1;
+        const ValueId gate = e.contract(in, e.weight(f, 256, 256, experts), ids);
+        const ValueId up = e.contract(in, e.weight(f, 256, 256, experts), ids);
+        x = e.value("units", 256, routed ? 2 : 1);
+        e.add(Glu{gate, up, x, GluKind::silu});
+        e.outputs.push_back(e.contract(x, e.weight(f, 24, 256, experts), ids));
+        return;
+    }
+    e.outputs.push_back(e.contract(x, e.weight(f, 24, 256)));
+}
+
 constexpr Rule kRules[] = {
     {Lever::qkv, kind<Contract>(), 1, build_qkv},
     {Lever::gate_up, kind<GateUp>(), 3, build_gate_up},
     {Lever::add_rmsnorm, kind<AddRmsNorm>(), 2, build_add_rmsnorm},
     {Lever::qk_norm_rope, kind<QkNormRope>(), 4, build_qk_norm_rope},
     {Lever::moe_route, kind<MoeRoute>(), 1, build_moe_route},
+    {Lever::publish_q8, kind<Quantize>(), 7, build_publish_q8},
 };
 
 // Launches that stay, as a rule makes fewer of them.
 struct Ran {
     size_t nodes = 0;
-    bool has_kind = false;
+    bool made = false;
     std::vector<std::byte> bytes;  // output, then all state
     size_t elements = 0;           // in them
 };
 
 // Runs `m` tokens and reads `output`; a copy at the end of the program keeps its memory from being used again.
-Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uint32_t m, OpKind kind) {
+Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uint32_t m, const Rule &rule) {
     Program p = e.program;
     Value kept = p.value(output);
     p.nodes.push_back({Copy{output, p.add_value(std::move(kept))}, 0, 0});
@@ -157,7 +202,7 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     p = fuse(std::move(p), levers, fusions);
     Ran ran;
     ran.nodes = p.nodes.size();
-    ran.has_kind = std::any_of(p.nodes.begin(), p.nodes.end(), [&](const Node &n) { return n.op.index() == kind; });
+    ran.made = std::any_of(p.nodes.begin(), p.nodes.end(), [&](const Node &n) { return rule.made(n.op); });
     WeightStore store;
     EngineOptions options;
     options.limits = {kTokens, 1, 1, 1};
@@ -183,19 +228,36 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     return ran;
 }
 
-// Sets to compare with `base`: the rule on, and with it each lever of a row off, and all of those off.
-std::vector<LeverSet> variants(const Backend &backend, LeverSet base, Lever rule) {
-    const LeverSet on = base.with(rule);
-    std::vector<LeverSet> sets = {on};
-    LeverSet bare = on;
+// Whether rows with this lever give the bits of those that are there without it.
+bool keeps_bits(const Backend &backend, Lever lever) {
+    const auto kernels = backend.kernels();
+    return std::all_of(kernels.begin(), kernels.end(), [&](const Kernel &k) {
+        return k.lever != lever || std::any_of(kernels.begin(), kernels.end(), [&](const Kernel &o) {
+                   return o.lever == Lever::none && o.op == k.op && o.input == k.input && o.order == k.order;
+               });
+    });
+}
+
+// Levers to run the rule with, and those of the plain form to compare with.
+struct Pair {
+    LeverSet plain, fused;
+};
+// `base` and the rule, and with it each lever of a row off, and all of those that keep the bits, and all of them.
+std::vector<Pair> pairs(const Backend &backend, LeverSet base, Lever rule) {
+    std::vector<Pair> all = {{base, base.with(rule)}};
+    LeverSet bare = base, same = base;
     for (const LeverInfo &l : all_levers()) {
         const auto kernels = backend.kernels();
         if (std::none_of(kernels.begin(), kernels.end(), [&](const Kernel &k) { return k.lever == l.id; })) continue;
-        sets.push_back(on.without(l.id));
+        const LeverSet without = base.without(l.id);
+        const bool keeps = keeps_bits(backend, l.id);
+        all.push_back({keeps ? base : without, without.with(rule)});
         bare = bare.without(l.id);
+        if (keeps) same = same.without(l.id);
     }
-    sets.push_back(bare);
-    return sets;
+    all.push_back({base, same.with(rule)});
+    all.push_back({bare, bare.with(rule)});
+    return all;
 }
 
 void gate_rule(Backend &backend, const Rule &rule, Format f, uint32_t variant, bool quick, GateRow &row) {
@@ -207,22 +269,27 @@ void gate_rule(Backend &backend, const Rule &rule, Format f, uint32_t variant, b
         if (row.result.first_bad.empty()) row.result.first_bad = std::move(what) + "\n";
     };
     for (const bool int8 : {true, false}) {
-        const LeverSet all = int8 ? LeverSet::all() : LeverSet::all().without(Lever::int8_dot);
-        const LeverSet base = all.without(rule.lever);
+        if (!int8 && rule.lever == Lever::publish_q8) continue;
+        LeverSet base = LeverSet::all().without(rule.lever);
+        if (!int8) base = base.without(Lever::int8_dot);
+        if (rule.lever == Lever::publish_q8) base = base.without(Lever::fold_quantize);
+        const std::vector<Pair> sets = pairs(backend, base, rule.lever);
         for (const ValueId output : e.outputs)
             for (const uint32_t m :
                  quick ? std::vector<uint32_t>{1, 9} : std::vector<uint32_t>{1, 2, 3, 5, 8, 9, 17, 40}) {
-                const Ran plain = run(backend, e, base, output, m, rule.makes);
-                for (const LeverSet levers : variants(backend, base, rule.lever)) {
-                    const Ran fused = run(backend, e, levers, output, m, rule.makes);
+                const Ran base_ran = run(backend, e, base, output, m, rule);
+                for (const Pair &set : sets) {
+                    const Ran own = set.plain == base ? Ran{} : run(backend, e, set.plain, output, m, rule);
+                    const Ran &plain = set.plain == base ? base_ran : own;
+                    const Ran fused = run(backend, e, set.fused, output, m, rule);
                     row.cases++;
                     row.result.checked += plain.elements;
-                    if (!fused.has_kind || fused.nodes >= plain.nodes)
-                        bad(fmt::format("the rule fuses nothing, levers {}", levers.to_string()));
+                    if (!fused.made || fused.nodes >= plain.nodes)
+                        bad(fmt::format("the rule fuses nothing, levers {}", set.fused.to_string()));
                     if (fused.bytes != plain.bytes)
                         bad(fmt::format("{} {} of variant {} with {} tokens: levers {} and {} differ", info(f).name,
-                                        e.program.value(output).name, variant, m, levers.to_string(),
-                                        base.to_string()));
+                                        e.program.value(output).name, variant, m, set.fused.to_string(),
+                                        set.plain.to_string()));
                 }
             }
     }
@@ -237,10 +304,17 @@ GateReport gate_fusions(Backend &backend, const GateOptions &options) {
         GateRow row;
         row.name = fmt::format("fusion.{}", name(rule.lever));
         if (row.name.find(options.row) == std::string::npos) continue;
-        const bool has_weights = rule.makes == kind<Contract>() || rule.makes == kind<GateUp>();
-        if (options.format && !has_weights) continue;
+        const bool publishes = rule.lever == Lever::publish_q8;
+        const bool has_weights = publishes || rule.makes == kind<Contract>() || rule.makes == kind<GateUp>();
+        if (options.format && (!has_weights || (publishes && info(*options.format).is_float()))) continue;
         std::vector<Format> formats = {Format::F32, Format::Q4_K, Format::Q6_K, Format::Q8_0};
         if (!has_weights) formats = {Format::F32};
+        if (publishes) formats = {Format::Q4_K, Format::Q8_0};
+        if (publishes && !backend.fusions().has(rule.lever)) {
+            row.not_run = "no row of this device publishes q8";
+            report.rows.push_back(std::move(row));
+            continue;
+        }
         if (options.format) formats = {*options.format};
         for (const Format f : formats)
             for (uint32_t v = 0; v < rule.variants; v++) gate_rule(backend, rule, f, v, options.quick, row);

@@ -93,6 +93,62 @@ TEST(Fuse, TwiceChangesNothingMore) {
     }
 }
 
+// ---- publish_q8
+
+TEST(FusePublishQ8, EveryQuantizeOfAModelJoinsItsProducer) {
+    const LeverSet takes[] = {LeverSet::none().with(Lever::publish_q8)};
+    for (const Shape &s : {llama(), qwen3(), qwen3moe()}) {
+        const Program apart = fuse(forward(s), LeverSet::all().without(Lever::fold_quantize));
+        const Program p = fuse(forward(s), LeverSet::all().without(Lever::fold_quantize), takes);
+        check(p);
+        EXPECT_GT(count<Quantize>(apart), 0U);
+        EXPECT_EQ(count<Quantize>(p), 0U) << to_string(p);
+        EXPECT_EQ(p.nodes.size() + count<Quantize>(apart), apart.nodes.size());
+    }
+}
+
+struct PublishCase {
+    Hand h;
+    ValueId normed;
+    PublishCase() {
+        const ValueId x = h.value("x", 64);
+        h.p.inputs = {x};
+        normed = h.norm(x, "norm");
+        h.contract(normed, "y", 8);
+    }
+    Program fused(std::initializer_list<LeverSet> devices, LeverSet levers = LeverSet::defaults()) const {
+        const std::vector<LeverSet> takes(devices);
+        Program out = fuse(h.p, levers, takes);
+        check(out);
+        return out;
+    }
+};
+
+TEST(FusePublishQ8, SaysWhetherTheValueItselfIsRead) {
+    const LeverSet takes = LeverSet::none().with(Lever::publish_q8);
+    {
+        const Program p = PublishCase().fused({takes});
+        const RmsNorm &n = only<RmsNorm>(p);
+        EXPECT_EQ(n.q8, only<Contract>(p).x);
+        EXPECT_EQ(p.value(n.q8).type, DType::q8);
+        EXPECT_FALSE(n.out_read);
+    }
+    PublishCase read;
+    read.h.add(read.normed, read.normed, "sum");
+    EXPECT_TRUE(only<RmsNorm>(read.fused({takes})).out_read);
+}
+
+TEST(FusePublishQ8, OnlyOnDevicesThatTakeItAndNotWithoutItsLevers) {
+    const LeverSet takes = LeverSet::none().with(Lever::publish_q8);
+    const PublishCase c;
+    EXPECT_EQ(count<Quantize>(c.fused({})), 1U);
+    EXPECT_EQ(count<Quantize>(c.fused({LeverSet::none()})), 1U);
+    EXPECT_EQ(count<Quantize>(c.fused({LeverSet::none(), takes})), 1U) << "another device";
+    EXPECT_EQ(count<Quantize>(c.fused({takes}, LeverSet::defaults().without(Lever::publish_q8))), 1U);
+    EXPECT_EQ(count<Quantize>(c.fused({takes}, LeverSet::defaults().with(Lever::fold_quantize))), 1U);
+    EXPECT_EQ(count<Quantize>(c.fused({takes}, LeverSet::defaults().without(Lever::int8_dot))), 0U);
+}
+
 // ---- gate_up
 
 struct GateUpCase {

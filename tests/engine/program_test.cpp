@@ -262,6 +262,26 @@ std::vector<Breakage> breakages() {
          llama(),
          [](Program &p) { value(p, node_of<GatherRows>(p).out).rows = Rows::tokens; },
          {"(gather_rows)", "outputs"}},
+        {"ArgMaxColumns",
+         llama(),
+         [](Program &p) {
+             const ValueId ids = p.add_value({.name = "ids", .type = DType::i32, .rows = Rows::outputs, .cols = 2});
+             p.nodes.push_back({ArgMax{p.logits, ids}, 0, 0});
+         },
+         {"(arg_max)", "more than one column"}},
+        {"ArgMaxRows",
+         llama(),
+         [](Program &p) {
+             const ValueId ids = p.add_value({.name = "ids", .type = DType::i32, .cols = 1});
+             p.nodes.push_back({ArgMax{p.logits, ids}, 0, 0});
+         },
+         {"(arg_max)", "different rows"}},
+        {"PublishedType",
+         llama(),
+         [](Program &p) {
+             node_of<RmsNorm>(p).q8 = p.add_value({.name = "q8", .cols = p.value(node_of<RmsNorm>(p).out).cols});
+         },
+         {"(rmsnorm)", "q8 has the wrong type"}},
         {"GatherWidth", llama(), [](Program &p) { value(p, node_of<GatherRows>(p).out).cols = 3; }, {"(gather_rows)"}},
     };
 }

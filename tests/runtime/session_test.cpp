@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -100,6 +101,29 @@ TEST_F(SessionTest, WantSaysWhichRows) {
         last->evaluate(std::span(text).first(i + 1));
         EXPECT_EQ(differing_bits(row(*all, i), row(*last, 0)), 0U) << i;
     }
+}
+
+TEST_F(SessionTest, TheTokenOfTheLargestLogit) {
+    const std::vector<int32_t> text = some_tokens(20);
+    const auto logits = session(64, 8);
+    SessionOptions options{.context = 64, .batch = 8, .levers = LeverSet::defaults(), .map = {}, .chooses = true};
+    const auto tokens = session_of(model, {cpu.get()}, weights, options);
+    ASSERT_TRUE(tokens->chooses());
+    EXPECT_FALSE(logits->chooses());
+    for (const size_t n : {1U, 8U, 11U}) {  // one step or two
+        logits->truncate(0), tokens->truncate(0);
+        logits->evaluate(std::span(text).first(n));
+        tokens->evaluate(std::span(text).first(n), Want::token);
+        const std::vector<float> l = row(*logits, 0);
+        EXPECT_EQ(tokens->choice(), std::max_element(l.begin(), l.end()) - l.begin()) << n;
+    }
+    // Logits are still to be had.
+    tokens->truncate(10);
+    tokens->evaluate(std::span(text).subspan(10, 1));
+    EXPECT_EQ(differing_bits(row(*tokens, 0), row(*logits, 0)), 0U);
+    EXPECT_DEATH(logits->evaluate(text, Want::token), "ridge: bug");
+    options.levers = options.levers.without(Lever::argmax);
+    EXPECT_FALSE(session_of(model, {cpu.get()}, weights, options)->chooses());
 }
 
 TEST_F(SessionTest, LogitsOfALongBatchTakeLittleMemory) {
