@@ -6,6 +6,7 @@
 #   RIDGE_HIP_ARCHS    "gfx1151;gfx942"; "native"; "off"
 set(RIDGE_CUDA_ARCHS native CACHE STRING "GPUs to build CUDA code for: compute capabilities, native or off")
 set(RIDGE_HIP_ARCHS native CACHE STRING "GPUs to build HIP code for: gfx names, native or off")
+set(RIDGE_CUDA_FLAGS "" CACHE STRING "Further flags of nvcc, to measure variants of kernels")
 
 # Sets `out` to the list to build for and `why` to what is missing where it is empty.
 function(ridge_cuda_archs out why)
@@ -99,7 +100,7 @@ function(ridge_simt_images)
     if(cuda)
       set(object ${dir}/${file}.fatbin)
       add_custom_command(OUTPUT ${object}
-        COMMAND ${NVCC} -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -diag-suppress 177 ${codes} -fatbin
+        COMMAND ${NVCC} -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -diag-suppress 177 ${RIDGE_CUDA_FLAGS} ${codes} -fatbin
                 -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -o ${object} ${source}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "CUDA code of ${file} for ${names}" VERBATIM)
       add_image(${object} ${file} "${names}" cuda_rows)

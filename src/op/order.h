@@ -39,6 +39,10 @@ enum class Order : uint8_t {
     int8_lanes,
     f32_lanes,
 
+    // Of f32 products by 128 threads on a GPU: thread t takes the quads of columns t, t + 128, .. ascending, acc = fma(w, x,
+    // acc); then the lanes of a wave are added as above, then the waves ascending.
+    f32_quads128,
+
     // Of float weights with f32 activations, both split into a high and a low part of 11 significant bits (F16 and BF16
     // weights are high parts): four sums, of columns 64 i + 16 q .. 64 i + 16 q + 15 for i ascending. A sum takes eight
     // columns at a time, first of low weights with high activations (F32 weights only), then high with low, then high with

@@ -11,7 +11,8 @@
 namespace ridge::simt {
 namespace {
 
-constexpr uint32_t kThreads = 256, kStages = 4, kUnitRows = 2;  // as in contract_dot.cuh
+constexpr uint32_t kThreads = 256, kStages = 2, kUnitRows = 2;  // as in contract_dot.cuh
+constexpr uint32_t kResident = 3;  // blocks of a processor that its shared memory is divided by
 
 // The kernels' names, by the rows of x that they take together.
 struct Kernels {
@@ -155,26 +156,33 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
 
     const Kernels *k = &kernels_of(v.program.weight(b.bank[0].weight).format, sign_table);
     bool same = true;
-    uint32_t first = UINT32_MAX, last = 0, stage = 0;
+    uint32_t first = UINT32_MAX, last = 0, step = 0, row = 0;
     for (uint32_t i = 0; i < b.n; i++) {
         const Format f = v.program.weight(b.bank[i].weight).format;
         const Kernels &of = kernels_of(f, sign_table);
         same = same && &of == k;
         if (of.table_words > 0)
             first = std::min(first, of.table_first), last = std::max(last, of.table_first + of.table_words);
-        stage = std::max(stage, std::min(a.bank[i].step_bytes, static_cast<u32>(a.bank[i].row_bytes)));
+        step = std::max(step, a.bank[i].step_bytes), row = std::max(row, static_cast<u32>(a.bank[i].row_bytes));
     }
     if (!same) k = &kAny;
-    a.stage_bytes = (stage + 15 + 15) / 16 * 16;
     if (last > 0) {
         a.table_first = first, a.table_words = last - first;
         a.ring_at = ((last - (same ? table_origin(*k) : 0)) * 4 + 15) / 16 * 16;
     }
-    // Behind a wave's stages, a barrier of 8 bytes for each.
-    a.ring_bytes = (kStages * kUnitRows * a.stage_bytes + kStages * 8 + 15) / 16 * 16;
+    // As many steps to a stage as the row has and the share of a block in shared memory allows. Beside a row's bytes a
+    // stage has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8 bytes for each.
+    const auto stage_bytes = [&](uint32_t steps) { return (std::min(steps * step, row) + 30) / 16 * 16; };
+    const auto ring_bytes = [&](uint32_t steps) {
+        return (kStages * kUnitRows * stage_bytes(steps) + kStages * 8 + 15) / 16 * 16;
+    };
+    const uint32_t most = e.device().shared_per_block / kResident, steps = (a.k / 32 + wave - 1) / wave;
+    a.stage_steps = 1;
+    while (a.stage_steps < steps && a.ring_at + waves * ring_bytes(a.stage_steps + 1) <= most) a.stage_steps++;
+    a.stage_bytes = stage_bytes(a.stage_steps), a.ring_bytes = ring_bytes(a.stage_steps);
     uint32_t shared = a.ring_at + waves * a.ring_bytes;
     // As many blocks as are resident at once: each wave goes on to its next row.
-    const uint32_t resident = e.device().processors * 4;
+    const uint32_t resident = e.device().processors * kResident;
     a.blocks = std::min((a.units + waves - 1) / waves, resident);
     if (b.q8 != kNone) {
         // A block makes whole blocks of 32 of the output.
@@ -229,9 +237,21 @@ void emit_f32(const LaunchView &v, Emit &e) {
     if (b.q8 != kNone) emit_quantize(v, e, b.bank[0].out, b.q8);
 }
 
+void emit_float(const LaunchView &v, Emit &e) {
+    const Banks b = banks_of(v.op);
+    ContractF32Args a{};
+    const uint32_t routed = fill(v, b, e.device().wave, 1, a);
+    a.x = v.ptr<const f32>(b.x);
+    a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
+    a.grid_rows = std::min(a.rows, 32768u);
+    constexpr uint32_t kFloatThreads = 128;
+    e.grid("contract_float", "contract_float", {a.units, a.grid_rows}, kFloatThreads, 4 * sizeof(float), a);
+    if (b.q8 != kNone) emit_quantize(v, e, b.bank[0].out, b.q8);
+}
+
 // Contract and GateUp have the same rows.
 template <class T>
-void add_rows(std::vector<Row> &rows, std::array<std::string_view, 4> names) {
+void add_rows(std::vector<Row> &rows, std::array<std::string_view, 5> names) {
     Kernel k;
     k.op = kind<T>();
     k.input = DType::q8;
@@ -246,14 +266,16 @@ void add_rows(std::vector<Row> &rows, std::array<std::string_view, 4> names) {
     rows.push_back({k, emit_sign_table});
     k.name = names[3], k.formats = any_formats(), k.input = DType::f32, k.order = Order::f32_lanes, k.rank = 0;
     rows.push_back({k, emit_f32});
+    k.name = names[4], k.formats = {Format::F32, Format::F16, Format::BF16}, k.order = Order::f32_quads128, k.rank = 1;
+    rows.push_back({k, emit_float});
 }
 
 const std::vector<Row> kRows = [] {
     std::vector<Row> rows;
     add_rows<Contract>(rows, {"simt.contract.int8dot", "simt.contract.int8dot.sign_parity",
-                              "simt.contract.int8dot.sign_table", "simt.contract.f32"});
+                              "simt.contract.int8dot.sign_table", "simt.contract.f32", "simt.contract.float"});
     add_rows<GateUp>(rows, {"simt.gate_up.int8dot", "simt.gate_up.int8dot.sign_parity",
-                            "simt.gate_up.int8dot.sign_table", "simt.gate_up.f32"});
+                            "simt.gate_up.int8dot.sign_table", "simt.gate_up.f32", "simt.gate_up.float"});
     return rows;
 }();
 

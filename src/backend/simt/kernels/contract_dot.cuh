@@ -5,9 +5,10 @@
 // its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations that a lane loads and
 // the bookkeeping of a step, which take as many instructions as decoding one row does.
 //
-// Weight bytes come through a ring in shared memory, a stage for W groups of both rows, filled kStages - 1 stages ahead over
-// the ends of rows: what is in flight does not depend on registers, the file's odd alignments cost nothing, and the first
-// stages are on their way before the launch in front of this one has ended (weights are never written).
+// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, one of which arrives
+// while another is read, over the ends of rows: what is in flight does not depend on registers, the file's odd alignments
+// cost nothing, and the first stage is on its way before the launch in front of this one has ended (weights are never
+// written). Stages are long so that memory is read in long pieces.
 //
 // Shared memory: tables of the format | per wave: kStages stages of two rows of stage_bytes, then their barriers
 #pragma once
@@ -43,7 +44,7 @@ DEVICE u32 shared_table(u32 word) {
 namespace ridge::simt {
 
 constexpr u32 kDotThreads = 256, kDotWaves = kDotThreads / kWave;
-constexpr int kStages = 4;
+constexpr int kStages = 2;
 constexpr u32 kRows = 2;  // of a unit
 
 DEVICE u32 bank_of(const ContractDotArgs &a, u32 unit) {
@@ -87,7 +88,7 @@ struct DotRing {
             sync_wave();
         }
     }
-    // Fetches what the unit's rows hold from byte step * step_bytes on. Every stage but the last of a wave has something.
+    // Fetches what the unit's rows hold from step `step` on.
     DEVICE void fetch(const ContractDotArgs &a, const DotUnit &u, u32 step, u32 stage) const {
         const std::byte *from[kRows];
         u32 bytes[kRows];
@@ -98,7 +99,7 @@ struct DotRing {
             const u64 address = reinterpret_cast<u64>(u.row[r]) + begin;
             const u32 phase = static_cast<u32>(address & 15);
             from[r] = reinterpret_cast<const std::byte *>(address - phase);
-            bytes[r] = (phase + min(bank.step_bytes, static_cast<u32>(bank.row_bytes) - begin) + 15) & ~15u;
+            bytes[r] = (phase + min(a.stage_steps * bank.step_bytes, static_cast<u32>(bank.row_bytes) - begin) + 15) & ~15u;
         }
         if constexpr (kBulkCopies) {
             if (lane() != 0) return;
@@ -341,7 +342,8 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
     const auto fetch = [&](u32 stage) {
         if (ahead < end) {
             ring.fetch(a, ahead_unit, ahead_step, stage);
-            if (++ahead_step == steps) {
+            ahead_step += a.stage_steps;
+            if (ahead_step >= steps) {
                 ahead_step = 0, ahead += stride;
                 if (ahead < end) ahead_unit = unit_at(a, ahead, expert);
             }
@@ -359,16 +361,21 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
     for (u32 unit = first; unit < end; unit += stride) {
         const DotUnit u = unit_at(a, unit, expert);
         f32 acc[kRows][M] = {};
-        for (u32 step = 0; step < steps; step++) {
+        for (u32 begin = 0; begin < steps; begin += a.stage_steps) {
             ring.wait(stage, parity);
             fetch(stage == 0 ? kStages - 1 : stage - 1);
-            const u32 group = step * kWave + l;
             u32 at[kRows];
 #pragma unroll
             for (u32 r = 0; r < kRows; r++)
                 at[r] = ring.row(stage, r) +
-                        static_cast<u32>((reinterpret_cast<u64>(u.row[r]) + step * a.bank[u.bank[r]].step_bytes) & 15);
-            if (group < a.k / 32) Formats::add(a, u, at, group, x_row, tokens, acc);
+                        static_cast<u32>((reinterpret_cast<u64>(u.row[r]) + begin * a.bank[u.bank[r]].step_bytes) & 15);
+            const u32 last = min(begin + a.stage_steps, steps);
+            for (u32 step = begin; step < last; step++) {
+                const u32 group = step * kWave + l;
+                if (group < a.k / 32) Formats::add(a, u, at, group, x_row, tokens, acc);
+#pragma unroll
+                for (u32 r = 0; r < kRows; r++) at[r] += a.bank[u.bank[r]].step_bytes;
+            }
             if (++stage == kStages) stage = 0, parity ^= 1;
         }
 #pragma unroll
@@ -412,7 +419,7 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
 // The kernels of one format, for 1, 2, up to 4 and up to 8 rows of activations.
 #define RIDGE_CONTRACT_DOT(name, Formats)                                                                     \
     namespace ridge::simt {                                                                                   \
-    KERNEL(contract_dot_##name##_1, ContractDotArgs, kDotThreads, 4) { contract_dot<Formats, 1>(a); }        \
+    KERNEL(contract_dot_##name##_1, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 1>(a); }        \
     KERNEL(contract_dot_##name##_2, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 2>(a); }        \
     KERNEL(contract_dot_##name##_4, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 4>(a); }        \
     KERNEL(contract_dot_##name##_8, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 8>(a); }        \
