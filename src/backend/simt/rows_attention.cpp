@@ -176,7 +176,7 @@ Kernel kernel(std::string_view name, Lever lever, Order order, int rank, TokenRa
 
 template <MmaWeights weights = MmaWeights::split, bool exp2 = false, bool small = false>
 Row mma_row(std::string_view name, Features needs, Lever lever, Order order, int rank) {
-    Kernel k = kernel(name, lever, order, rank, {kSplitTokens + 1});
+    Kernel k = kernel(name, lever, order, rank);  // of few tokens where split_kv is off
     k.needs = needs, k.refuses = refuses_mma<weights, exp2, small>;
     return {k, emit_mma<weights, exp2, small>};
 }

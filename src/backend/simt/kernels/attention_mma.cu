@@ -408,7 +408,7 @@ DEVICE void attention_mma(const AttentionArgs &a) {
 }
 
 #define MMA(name, D, how, exp2)                                                                       \
-    KERNEL(attention_mma_##name##_h##D, AttentionArgs, mma_waves(D, kSmall) * kWave, D > 128 ? 1 : 2) { \
+    KERNEL(attention_mma_##name##_h##D, AttentionArgs, mma_waves(D, kSmall) * kWave, D > 128 ? 1 : D > 64 ? 3 : 4) { \
         attention_mma<D, Weights::how, exp2>(a);                                                      \
     }
 #include "backend/simt/kernels/attention_mma.def"
