@@ -62,6 +62,7 @@ void add_devices(CLI::App &app);
 void add_gate(CLI::App &app);
 void add_bench(CLI::App &app);
 void add_ab(CLI::App &app);
+void add_ladder(CLI::App &app);
 void add_explain(CLI::App &app);
 void add_report(CLI::App &app);
 void add_synth(CLI::App &app);

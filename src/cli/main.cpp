@@ -40,6 +40,7 @@ int run(int argc, char **argv) {
     ridge::add_gate(app);
     ridge::add_bench(app);
     ridge::add_ab(app);
+    ridge::add_ladder(app);
     ridge::add_explain(app);
     ridge::add_report(app);
     ridge::add_synth(app);
