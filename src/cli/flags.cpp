@@ -42,6 +42,7 @@ void add_device_flags(CLI::App &cmd, DeviceFlags &f, const std::string &group, b
                    "Devices that may be used: cpu, cuda:0, hip:1; cuda is all of its GPUs (default: the GPUs, and the "
                    "CPU for what does not fit them)")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->type_name("NAME")
         ->group(group);
     cmd.add_option("--place", f.place,

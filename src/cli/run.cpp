@@ -132,7 +132,9 @@ int run_command(RunFlags &f) {
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
-    if (!f.json) write_note(placement_note(run.model->placed()));
+    if (const PlacedDevices &placed = run.model->placed();
+        !f.json && (!f.quiet || placed.devices.size() > 1 || !placed.notes.empty()))
+        write_note(placement_note(placed));
     if (f.explain_plan) {
         run.session = run.model->session(f.model->session);
         explain_plan(run);

@@ -14,7 +14,8 @@ namespace ridge {
 namespace {
 
 double gib(uint64_t bytes) { return static_cast<double>(bytes) / (uint64_t{1} << 30); }
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.1f} GiB", gib(bytes)); }
+// In GiB.
+std::string amount(uint64_t bytes) { return fmt::format("{:.{}f}", gib(bytes), bytes < (uint64_t{1} << 30) ? 2 : 1); }
 
 // Largest n in [low, high] for which `holds`, which holds for low and not again once it fails.
 template <class F>
@@ -314,15 +315,15 @@ std::string describe(const DeviceMap &map, const Demand &d, std::span<const Room
         if (map.of(last + 1) == device) add("output");
         if (!experts.empty()) add((experts.size() == 1 ? "experts of layer " : "experts of layers ") + ranges(experts));
         if (what.empty()) continue;
-        text += fmt::format("{}{} {} ({:.1f} of {:.1f} GiB free)", text.empty() ? "" : ", ", rooms[i].name, what,
-                            gib(needs[i].bytes()), gib(rooms[i].free));
+        text += fmt::format("{}{} {} ({} of {} GiB free)", text.empty() ? "" : ", ", rooms[i].name, what,
+                            amount(needs[i].bytes()), amount(rooms[i].free));
     }
     return text;
 }
 
 std::string describe(const Need &need) {
-    return fmt::format("{} (weights {:.1f}, state {:.1f}, activations {:.1f})", gibibytes(need.bytes()),
-                       gib(need.weights), gib(need.state), gib(need.activations));
+    return fmt::format("{} GiB (weights {}, state {}, activations {})", amount(need.bytes()), amount(need.weights),
+                       amount(need.state), amount(need.activations));
 }
 
 void refuse(const Program &plain, uint32_t trained, const SessionOptions &options, unsigned sessions,
@@ -335,8 +336,8 @@ void refuse(const Program &plain, uint32_t trained, const SessionOptions &option
     };
     std::string free;
     for (const Room &r : rooms)
-        free += fmt::format("{}{} has {:.1f} of {:.1f} GiB free", free.empty() ? "" : ", ", r.name, gib(r.free),
-                            gib(r.total));
+        free += fmt::format("{}{} has {} of {} GiB free", free.empty() ? "" : ", ", r.name, amount(r.free),
+                            amount(r.total));
     const std::string why = fmt::format(
         "{}: does not fit: on one device it takes {} for a context of {}, and {}, of which a sixteenth or "
         "0.5 GiB stays free",

@@ -161,7 +161,7 @@ PlacedDevices place_as_told(const DeviceChoice &choice, const Allowed &allowed, 
         std::string instead = "a shorter --context or fewer layers there would fit";
         if (const auto automatic = automatic_map(d, rooms))
             instead = place_flags(*automatic, d.plain, rooms) + " would fit";
-        fail(ErrorKind::limit, "{}: --place {} does not fit: {} would take {}, and {:.1f} GiB are free; {}", model,
+        fail(ErrorKind::limit, "{}: --place {} does not fit: {} would take {}, and {:.2f} GiB are free; {}", model,
              choice.place, rooms[i].name, describe(needs[i]), static_cast<double>(rooms[i].free) / (uint64_t{1} << 30),
              instead);
     }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string>
 #include <thread>
 
 namespace ridge::standin {
@@ -123,8 +126,52 @@ void Driver::reset() {
     }
 }
 
+namespace {
+
+uint64_t *setting(Settings &s, const char *name) {
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } all[] = {
+        {"devices", &s.devices},       {"memory", &s.memory},
+        {"processors", &s.processors}, {"blocks_per_processor", &s.blocks_per_processor},
+        {"integrated", &s.integrated}, {"peer", &s.peer},
+        {"capability", &s.capability}, {"driver_version", &s.driver_version},
+        {"order_seed", &s.order_seed}, {"count_bytes", &s.count_bytes},
+        {"deferred", &s.deferred},     {"latency", &s.latency},
+    };
+    for (const auto &a : all)
+        if (std::strcmp(a.name, name) == 0) return a.value;
+    return nullptr;
+}
+
+// False: there is no such setting.
+bool configure(Settings &s, const char *name, uint64_t value) {
+    uint64_t *v = setting(s, name);
+    if (v == nullptr) return false;
+    *v = value;
+    s.devices = std::min<uint64_t>(s.devices, ridge::emulate::kMaxDevices);
+    return true;
+}
+
+Driver *made() {
+    auto *d = new Driver;
+    const char *settings = std::getenv("RIDGE_STANDIN");
+    std::istringstream words(settings ? settings : "");
+    for (std::string word; words >> word;) {
+        const size_t equals = std::min(word.find('='), word.size() - 1);
+        if (!configure(d->settings, word.substr(0, equals).c_str(), std::strtoull(&word[equals + 1], nullptr, 10))) {
+            std::fprintf(stderr, "RIDGE_STANDIN: there is no setting '%s'\n", word.c_str());
+            std::abort();
+        }
+    }
+    return d;
+}
+
+}  // namespace
+
 Driver &driver() {
-    static auto *one = new Driver;
+    static Driver *one = made();
     return *one;
 }
 
@@ -285,27 +332,6 @@ int destroy_stream(void *stream) {
 
 // ---- what tests set and ask
 
-namespace {
-
-uint64_t *setting(ridge::standin::Settings &s, const char *name) {
-    const struct {
-        const char *name;
-        uint64_t *value;
-    } all[] = {
-        {"devices", &s.devices},       {"memory", &s.memory},
-        {"processors", &s.processors}, {"blocks_per_processor", &s.blocks_per_processor},
-        {"integrated", &s.integrated}, {"peer", &s.peer},
-        {"capability", &s.capability}, {"driver_version", &s.driver_version},
-        {"order_seed", &s.order_seed}, {"count_bytes", &s.count_bytes},
-        {"deferred", &s.deferred},     {"latency", &s.latency},
-    };
-    for (const auto &a : all)
-        if (std::strcmp(a.name, name) == 0) return a.value;
-    return nullptr;
-}
-
-}  // namespace
-
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int standin_configure(const char *name, uint64_t value) {
@@ -315,11 +341,7 @@ EXPORT int standin_configure(const char *name, uint64_t value) {
         driver().reset();
         return 0;
     }
-    uint64_t *v = setting(driver().settings, name);
-    if (v == nullptr) return 1;
-    *v = value;
-    driver().settings.devices = std::min<uint64_t>(driver().settings.devices, ridge::emulate::kMaxDevices);
-    return 0;
+    return configure(driver().settings, name, value) ? 0 : 1;
 }
 
 EXPORT uint64_t standin_state(const char *name) {

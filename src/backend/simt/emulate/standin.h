@@ -11,12 +11,14 @@
 
 extern "C" {
 
-// 0, or 1: there is no such setting. They hold from the next call of a driver function.
-//   reset                 (any value) everything as when the library was loaded, settings too. All handles but devices
-//   and
+// clang-format off
+// 0, or 1: there is no such setting. They hold from the next call of a driver function. RIDGE_STANDIN in the environment
+// ("devices=2 memory=1000000") sets them too, when the library is first called.
+//   reset                 (any value) everything as when the library was loaded, settings too. All handles but devices and
 //                         contexts become invalid
-//   invalid devices               1 to 8; 1. With 0 there is none memory                bytes of each device; 8 GiB,
-//   below 16 GiB processors            4; a launch has processors * blocks_per_processor blocks resident
+//   devices               1 to 8; 1. With 0 there is none
+//   memory                bytes of each device; 8 GiB, below 16 GiB
+//   processors            4; a launch has processors * blocks_per_processor blocks resident
 //   blocks_per_processor  1
 //   integrated            1: the device's memory is the host's: its size and what is free are the host's
 //   peer                  0: devices cannot reach each other's memory; 1
@@ -26,6 +28,7 @@ extern "C" {
 //   count_bytes           1: launches are logged for standin_counters()
 //   deferred              1: work runs when something waits for it
 //   latency               microseconds that every kernel takes longer
+// clang-format on
 int standin_configure(const char *name, uint64_t value);
 
 // Of what is alive: allocations, host_allocations, used (bytes), modules, streams, events, graphs, ready_graphs;
