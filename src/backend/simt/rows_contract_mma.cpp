@@ -94,7 +94,7 @@ const Choice &shape_of_tokens(u32 tokens) { return kShapes[tokens == 128 ? 0 : t
 
 void launch(Emit &e, const Choice &c, bool nvidia, ContractMmaArgs &a, uint32_t token_tiles) {
     const uint32_t tiles = row_tiles(a, c.shape.rows);
-    const MmaLayout at{c.shape.rows, c.shape.tokens, nvidia ? a.raw_stride : 0};
+    const MmaLayout at{c.shape.rows, c.shape.tokens, nvidia ? kMmaLongStep : kMmaShortStep, nvidia ? a.raw_stride : 0};
     e.grid("contract_mma", c.kernel, {token_tiles, tiles, 1}, c.shape.waves * e.device().wave, at.bytes(), a);
 }
 

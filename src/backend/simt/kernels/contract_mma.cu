@@ -1,13 +1,14 @@
 // Contractions of many tokens on the matrix units: integer dots of q8 activations with the codes of any block format,
 // in Order::int8_sequential, so in the CPU's bits.
 //
-// A block owns `rows` weight rows x `tokens` rows of x over all of k, in steps of 64 columns. Each step
+// A block owns `rows` weight rows x `tokens` rows of x over all of k, in steps of 128 columns (64 where shared memory is
+// small). Each step
 //   - decodes the weights of the next step, whatever their format, to signed bytes and a scale (and bias) per group,
 //   - multiplies the codes of this step: a wave has 16 kRowTiles x 16 kTokenTiles sums, in tiles of arch/matrix.h. For
 //     every 32 columns the integer sums become f32: a subtraction (see dot_value), a product of two scales and a fused
 //     multiply-add, and one more where the format has a bias. These 3 to 4 operations per element and 32 columns, not
 //     the matrix units, bind it: at best 128 * 132 * 1.8 GHz / 4 elements, 490 TFLOP/s on an H200,
-//   - has activations two steps ahead and, on NVIDIA, raw weights one or two chunks of 256 columns ahead on their way.
+//   - has the next activations and, on NVIDIA, the next raw weights on their way.
 // Decoding costs as much as 16 to 40 tokens: hence tiles of 128 tokens where there are so many.
 #include "backend/simt/arch/matrix.h"
 #include "backend/simt/formats.h"
@@ -19,9 +20,12 @@ namespace ridge::simt {
 // they lie.
 #if defined(RIDGE_MATRIX_NVIDIA)
 constexpr bool kStaged = true;
+constexpr u32 kStep = kMmaLongStep;
 #else
 constexpr bool kStaged = false;
+constexpr u32 kStep = kMmaShortStep;
 #endif
+constexpr u32 kStride = kStep + 16, kStepsPerChunk = kMmaChunk / kStep;
 
 // How a format's sums are made: groups of 16 or 32, with bias or without.
 enum class Sum : u32 { plain, biased, halves, biased_halves };
@@ -56,145 +60,145 @@ DEVICE void read_floats(const f32 *p, f32 *to) {
     }
 }
 
-// Four of the eight words of codes of each of a step's groups of 32, and the step's scales, of one weight row.
+// A quarter (of lane % 4) of what one weight row has in a step: every fourth word of codes, and scales and biases of every
+// fourth group, to where this row's lie.
 //   At: u32, a place in shared memory, or const std::byte *
-//   first: the step's first group of 32, counted from `at`; groups: how many of 32 it has (1, 2)
+//   first: the step's first group of 32, counted from `at`; groups: how many of 32 the step has
+struct DecodeTo {
+    std::byte *codes;
+    f32 *scales, *biases;
+    u32 groups_apart;  // of scales and biases
+};
 template <FormatId F, class At>
-DEVICE void decode_codes(At at, u32 first, u32 groups, u32 quarter, std::byte *codes) {
+DEVICE void decode_row(At at, u32 first, u32 groups, const DecodeTo &to) {
     using D = Fmt<F>;
     constexpr u32 kGroups = D::block / 32;
+    const u32 quarter = thread() % 4;
 #pragma unroll
-    for (u32 g = 0; g < 2; g++) {
-        if (g == groups) break;
+    for (u32 g = 0; g < kStep / 32; g++) {
+        if (g >= groups) break;
         const At block = at + (first + g) / kGroups * D::bytes;
 #pragma unroll
-        for (u32 j = quarter; j < 8; j += 4)
-            *reinterpret_cast<u32 *>(codes + 32 * g + 4 * j) = D::codes4(block, (first + g) % kGroups, j);
+        for (u32 i = 0; i < 2; i++) {
+            const u32 j = quarter + 4 * i;
+            *reinterpret_cast<u32 *>(to.codes + 32 * g + 4 * j) = D::codes4(block, (first + g) % kGroups, j);
+        }
+    }
+    constexpr u32 kPerGroup = D::group == 16 ? 2 : 1;
+#pragma unroll
+    for (u32 i = 0; i < kStep / 32 * kPerGroup; i += 4) {
+        const u32 g = quarter + i, g32 = first + g / kPerGroup;
+        if (g >= groups * kPerGroup) break;
+        const At block = at + g32 / kGroups * D::bytes;
+        const u32 group = D::group == 16 ? g32 % kGroups * 2 + g % 2 : D::group == 32 ? g32 % kGroups : 0;
+        to.scales[g * to.groups_apart] = D::scale(block, group);
+        if constexpr (D::has_bias) to.biases[g * to.groups_apart] = D::bias(block, group);
     }
 }
-// Group g of the step's (groups of 16: 0..3, else 0..1).
-template <FormatId F, class At>
-DEVICE void decode_scale(At at, u32 first, u32 g, f32 *scale, f32 *bias) {
-    using D = Fmt<F>;
-    constexpr u32 kGroups = D::block / 32;
-    const u32 g32 = first + (D::group == 16 ? g / 2 : g);
-    const At block = at + g32 / kGroups * D::bytes;
-    const u32 group = D::group == 16 ? g32 % kGroups * 2 + g % 2 : D::group == 32 ? g32 % kGroups : 0;
-    *scale = D::scale(block, group);
-    if constexpr (D::has_bias) *bias = D::bias(block, group);
-}
 template <class At>
-DEVICE void decode_codes(u32 format, At at, u32 first, u32 groups, u32 quarter, std::byte *codes) {
+DEVICE void decode_row(u32 format, At at, u32 first, u32 groups, const DecodeTo &to) {
     switch (static_cast<FormatId>(format)) {
 #define FORMAT(NAME, prefix, id, block, bytes, group, bias) \
     case FormatId::NAME:                                    \
-        return decode_codes<FormatId::NAME>(at, first, groups, quarter, codes);
-#include "format/formats.def"
-        default:
-            return;
-    }
-}
-template <class At>
-DEVICE void decode_scale(u32 format, At at, u32 first, u32 g, f32 *scale, f32 *bias) {
-    switch (static_cast<FormatId>(format)) {
-#define FORMAT(NAME, prefix, id, block, bytes, group, bias_) \
-    case FormatId::NAME:                                     \
-        return decode_scale<FormatId::NAME>(at, first, g, scale, bias);
+        return decode_row<FormatId::NAME>(at, first, groups, to);
 #include "format/formats.def"
         default:
             return;
     }
 }
 
-// A block of kRowWaves x kTokenWaves waves.
+// A block of kRowWaves x kTokenWaves waves. Four lanes share a weight row, or a row of x: a thread brings and decodes its
+// quarter of rows thread() / 4 + i kThreads / 4, and of one row of x.
 template <u32 kRowWaves, u32 kTokenWaves, u32 kRowTiles, u32 kTokenTiles>
 struct Block : BlockOfBank {
     static constexpr u32 kWaveRows = 16 * kRowTiles, kWaveTokens = 16 * kTokenTiles;
     static constexpr u32 kRows = kRowWaves * kWaveRows, kTokens = kTokenWaves * kWaveTokens;
-    static constexpr u32 kThreads = kRowWaves * kTokenWaves * kWave;
-    static_assert(kTokens * 2 <= kThreads && kThreads % 4 == 0 && kRows % (kThreads / 4) == 0);
+    static constexpr u32 kThreads = kRowWaves * kTokenWaves * kWave, kOwn = kRows / (kThreads / 4);
+    static_assert(kTokens <= kThreads / 4 && kOwn * (kThreads / 4) == kRows);
     using Sums = f32[kRowTiles][kTokenTiles][matrix::kElements];
 
     MmaLayout at;
     u32 steps;
+    const std::byte *own[kOwn];  // this thread's rows of weights
 
     DEVICE explicit Block(const ContractMmaArgs &args)
-        : BlockOfBank(args, kRows), at{kRows, kTokens, args.raw_stride}, steps((args.k + kMmaStep - 1) / kMmaStep) {}
+        : BlockOfBank(args, kRows), at{kRows, kTokens, kStep, args.raw_stride}, steps((args.k + kStep - 1) / kStep) {}
 
-    DEVICE u32 groups_of(u32 step) const { return min(a.k / 32 - 2 * step, 2); }
+    DEVICE u32 groups_of(u32 step) const { return min(a.k / 32 - kStep / 32 * step, kStep / 32); }
+    DEVICE static u32 own_row(u32 i) { return thread() / 4 + i * (kThreads / 4); }
+    DEVICE void find_rows() {
+#pragma unroll
+        for (u32 i = 0; i < kOwn; i++) own[i] = row_bytes(matrix_of(own_row(i)), own_row(i));
+    }
 
-    // Asks for chunk `chunk` of the raw weights: whole units of 16 bytes around it. Four lanes to a row.
+    // Asks for a chunk of the raw weights: whole units of 16 bytes around it.
     DEVICE void fetch_raw(u32 chunk) const {
-        for (u32 row = thread() / 4; row < kRows; row += kThreads / 4) {
-            const MmaMatrix &m = matrix_of(row);
-            const u32 begin = chunk * m.chunk_bytes, row_length = static_cast<u32>(m.row_bytes);
-            const u64 address = reinterpret_cast<u64>(row_bytes(m, row) + begin);
-            const u32 phase = static_cast<u32>(address & 15);
-            const u32 units = (phase + min(m.chunk_bytes, row_length - begin) + 15) / 16;
+#pragma unroll
+        for (u32 i = 0; i < kOwn; i++) {
+            const MmaMatrix &m = matrix_of(own_row(i));
+            const u32 begin = chunk * m.chunk_bytes;
+            const u64 address = reinterpret_cast<u64>(own[i] + begin);
+            const u32 phase = static_cast<u32>(address) & 15;
+            const u32 bytes = phase + min(m.chunk_bytes, static_cast<u32>(m.row_bytes) - begin);
             const std::byte *from = reinterpret_cast<const std::byte *>(address - phase);
-            std::byte *to = shared() + at.raw(chunk % 2) + row * a.raw_stride;
-            for (u32 i = thread() % 4; i < units; i += 4) copy_async16(to + 16 * i, from + 16 * i);
+            std::byte *to = shared() + at.raw(chunk % 2) + own_row(i) * a.raw_stride;
+#pragma unroll 1
+            for (u32 b = thread() % 4 * 16; b < bytes; b += 64) copy_async16(to + b, from + b);
         }
     }
     // x: the codes of this thread's row of x.
     DEVICE void fetch_x(u32 step, const i8 *x) const {
-        const u32 token = thread() / 4, part = thread() % 4;
-        if (token < kTokens && part < 2 * groups_of(step))
-            copy_async16(shared() + at.x(step % kMmaStages) + token * kMmaStride + 16 * part, x + step * kMmaStep + 16 * part);
+        const u32 token = thread() / 4, quarter = thread() % 4, bytes = 32 * groups_of(step);
+        if (kThreads / 4 > kTokens && token >= kTokens) return;
+#pragma unroll
+        for (u32 b = 0; b < kStep; b += 64)
+            if (b + 16 * quarter < bytes)
+                copy_async16(shared() + at.x(step % 2) + token * kStride + b + 16 * quarter,
+                             x + step * kStep + b + 16 * quarter);
     }
 
     // Decodes the weights of a step.
-    DEVICE void decode(u32 step) const {
-        constexpr u32 kStepsPerChunk = kMmaChunk / kMmaStep;
-        const u32 groups = groups_of(step), buffer = step % 2, chunk = step / kStepsPerChunk;
-        const auto with_row = [&](u32 row, auto &&body) __attribute__((always_inline)) {
+    DEVICE void decode_step(u32 step) const {
+        const u32 groups = groups_of(step), chunk = step / kStepsPerChunk;
+#pragma unroll
+        for (u32 i = 0; i < kOwn; i++) {
+            const u32 row = own_row(i);
             const MmaMatrix &m = matrix_of(row);
-            const std::byte *bytes = row_bytes(m, row);
+            const u32 slot = row / kWaveRows * kWaveRows + matrix::row_slot(row % kWaveRows, kRowTiles);
+            const DecodeTo to = {shared() + at.codes(step % 2) + row * kStride,
+                                 reinterpret_cast<f32 *>(shared() + at.scales(step % 2)) + slot,
+                                 reinterpret_cast<f32 *>(shared() + at.biases(step % 2)) + slot, kRows};
             if constexpr (kStaged) {
-                const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(bytes)) + chunk * m.chunk_bytes) & 15;
-                body(m.format, at.raw(chunk % 2) + row * a.raw_stride + phase, 2 * (step % kStepsPerChunk));
+                const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(own[i])) + chunk * m.chunk_bytes) & 15;
+                decode_row(m.format, at.raw(chunk % 2) + row * a.raw_stride + phase,
+                       kStep / 32 * (step % kStepsPerChunk), groups, to);
             } else {
-                body(m.format, bytes, 2 * step);
+                decode_row(m.format, own[i], kStep / 32 * step, groups, to);
             }
-        };
-        for (u32 row = thread() / 4; row < kRows; row += kThreads / 4)
-            with_row(row, [&](u32 format, auto from, u32 first) __attribute__((always_inline)) {
-                decode_codes(format, from, first, groups, thread() % 4, shared() + at.codes(buffer) + row * kMmaStride);
-            });
-        for (u32 i = thread(); i < 4 * kRows; i += kThreads) {
-            const u32 row = i % kRows, g = i / kRows;
-            const Sum kind = sum_of(matrix_of(row).format);
-            const bool halves = kind == Sum::halves || kind == Sum::biased_halves;
-            if (g >= (halves ? 2 * groups : groups)) continue;
-            const u32 slot = g * kRows + row / kWaveRows * kWaveRows + matrix::row_slot(row % kWaveRows, kRowTiles);
-            with_row(row, [&](u32 format, auto from, u32 first) __attribute__((always_inline)) {
-                decode_scale(format, from, first, g, reinterpret_cast<f32 *>(shared() + at.scales(buffer)) + slot,
-                             reinterpret_cast<f32 *>(shared() + at.biases(buffer)) + slot);
-            });
         }
     }
 
-    // One scale of x and the sums of its two halves: of this thread's row of x and group of the step.
+    // One scale of x and the sums of its two halves: of this thread's row of x and quarter of the step.
     struct XGroup {
         f32 scale;
         u32 sums;
     };
     DEVICE XGroup load_x_group(u32 step, u32 x_row) const {
-        const u32 g = min(2 * step + thread() / kTokens, a.k / 32 - 1);
-        const u64 i = u64{x_row} * (a.k / 32) + g;
+        const u64 i = u64{x_row} * (a.k / 32) + min(kStep / 32 * step + thread() % 4, a.k / 32 - 1);
         return {load(a.x.scale + i), load(reinterpret_cast<const u32 *>(a.x.sums) + i)};
     }
     DEVICE void store_x_group(u32 step, XGroup x) const {
-        const u32 token = thread() % kTokens, g = thread() / kTokens;
-        if (g >= 2) return;
+        const u32 token = thread() / 4, g = thread() % 4;
+        if ((kThreads / 4 > kTokens && token >= kTokens) || (kStep / 32 < 4 && g >= kStep / 32)) return;
         const u32 slot = token / kWaveTokens * kWaveTokens + matrix::column_slot(token % kWaveTokens, kTokenTiles);
         f32 *scales = reinterpret_cast<f32 *>(shared() + at.x_scales(step % 2)) + slot;
         f32 *totals = reinterpret_cast<f32 *>(shared() + at.x_totals(step % 2)) + slot;
+        f32 *halves = reinterpret_cast<f32 *>(shared() + at.x_half_totals(step % 2)) + slot;
         const i32 low = static_cast<i16>(x.sums & 0xffffu), high = static_cast<i16>(x.sums >> 16);
         scales[g * kTokens] = x.scale;
         totals[g * kTokens] = x.scale * static_cast<f32>(low + high);
-        totals[(2 + 2 * g) * kTokens] = x.scale * static_cast<f32>(low);
-        totals[(3 + 2 * g) * kTokens] = x.scale * static_cast<f32>(high);
+        halves[2 * g * kTokens] = x.scale * static_cast<f32>(low);
+        halves[(2 * g + 1) * kTokens] = x.scale * static_cast<f32>(high);
     }
 
     // Adds the products of a step in the row tiles kFirst .. kLast - 1 of this wave.
@@ -204,23 +208,24 @@ struct Block : BlockOfBank {
         constexpr bool kBias = kSum == Sum::biased || kSum == Sum::biased_halves;
         constexpr u32 kPerGroup = kHalves ? 2 : 1, kMine = kTokenTiles * kLaneColumns;
         const u32 row = wave() % kRowWaves * kWaveRows, token = wave() / kRowWaves * kWaveTokens, l = lane();
-        const std::byte *codes = shared() + at.codes(step % 2) + row * kMmaStride;
-        const std::byte *x = shared() + at.x(step % kMmaStages) + token * kMmaStride;
+        const std::byte *codes = shared() + at.codes(step % 2) + row * kStride;
+        const std::byte *x = shared() + at.x(step % 2) + token * kStride;
         const u32 row_slot = row + matrix::row_slot(matrix::row_of(l, 0), kRowTiles);
         const u32 token_slot = token + matrix::column_slot(matrix::column_of(l, 0), kTokenTiles);
         const f32 *scales = reinterpret_cast<const f32 *>(shared() + at.scales(step % 2)) + row_slot;
         const f32 *biases = reinterpret_cast<const f32 *>(shared() + at.biases(step % 2)) + row_slot;
         const f32 *x_scales = reinterpret_cast<const f32 *>(shared() + at.x_scales(step % 2)) + token_slot;
-        const f32 *x_totals = reinterpret_cast<const f32 *>(shared() + at.x_totals(step % 2)) + token_slot +
-                              (kHalves ? 2 * kTokens : 0);
+        const f32 *x_totals =
+            reinterpret_cast<const f32 *>(shared() + (kHalves ? at.x_half_totals(step % 2) : at.x_totals(step % 2))) +
+            token_slot;
         const u32 groups = groups_of(step);
 #pragma unroll
-        for (u32 g = 0; g < 2; g++) {
-            if (g == groups) break;
+        for (u32 g = 0; g < kStep / 32; g++) {
+            if (g >= groups) break;
             matrix::Columns columns[kTokenTiles];
 #pragma unroll
             for (u32 j = 0; j < kTokenTiles; j++)
-                columns[j] = matrix::load_columns(x + 16 * j * kMmaStride + 32 * g, kMmaStride);
+                columns[j] = matrix::load_columns(x + 16 * j * kStride + 32 * g, kStride);
             f32 x_scale[kMine], x_total[kPerGroup][kMine];
             read_floats<kMine>(x_scales + g * kTokens, x_scale);
             if constexpr (kBias)
@@ -229,7 +234,7 @@ struct Block : BlockOfBank {
                     read_floats<kMine>(x_totals + (g * kPerGroup + h) * kTokens, x_total[h]);
 #pragma unroll
             for (u32 i = kFirst; i < kLast; i++) {
-                const matrix::Rows rows = matrix::load_rows(codes + 16 * i * kMmaStride + 32 * g, kMmaStride);
+                const matrix::Rows rows = matrix::load_rows(codes + 16 * i * kStride + 32 * g, kStride);
                 f32 scale[kPerGroup][kLaneRows], bias[kPerGroup][kLaneRows];
 #pragma unroll
                 for (u32 h = 0; h < kPerGroup; h++) {
@@ -279,30 +284,28 @@ struct Block : BlockOfBank {
     }
 
     DEVICE void run() const {
-        // Of this thread: the row of x that it copies codes of, and the one that it brings scales of.
-        const u32 last = a.order != nullptr ? a.slots : 1;
-        const i8 *x = a.x.codes + u64{routed(thread() / 4) / last} * a.k;
-        const u32 x_row = routed(thread() % kTokens) / last;
-        constexpr u32 kStepsPerChunk = kMmaChunk / kMmaStep;
+        const u32 x_row = routed(thread() / 4) / (a.order != nullptr ? a.slots : 1);
+        const i8 *x = a.x.codes + u64{x_row} * a.k;
         fetch_x(0, x);
         copy_async_commit();
-        if (steps > 1) fetch_x(1, x);
         if (kStaged && steps > kStepsPerChunk) fetch_raw(1);
         copy_async_commit();
         store_x_group(0, load_x_group(0, x_row));
         copy_async_wait<1>();
         sync();
-        decode(0);
+        decode_step(0);
         const Sum gate = sum_of(bank.matrix[0].format), up = sum_of(bank.matrix[1].format);
         const bool same = a.glu == 0 || gate == up;
         Sums sums = {};
         for (u32 step = 0; step < steps; step++) {
-            copy_async_wait<1>();
+            copy_async_wait<0>();
             sync();
-            // Slot step + 2 was last read in step - 1; the chunk before last was last decoded there.
-            if (step + 2 < steps) fetch_x(step + 2, x);
-            if (kStaged && step % kStepsPerChunk == kStepsPerChunk - 1 && (step + 5) < steps)
-                fetch_raw((step + 5) / kStepsPerChunk);
+            // The next step's buffers were last read in the step before this one; there, too, the last of the chunk before
+            // this was decoded.
+            const bool more = step + 1 < steps;
+            if (more) fetch_x(step + 1, x);
+            if (kStaged && step % kStepsPerChunk == kStepsPerChunk - 1 && step + kStepsPerChunk + 1 < steps)
+                fetch_raw((step + 1) / kStepsPerChunk + 1);
             copy_async_commit();
             const XGroup next = load_x_group(step + 1, x_row);
             if (same) {
@@ -311,8 +314,8 @@ struct Block : BlockOfBank {
                 multiply<0, kRowTiles / 2>(gate, step, sums);
                 multiply<kRowTiles / 2, kRowTiles>(up, step, sums);
             }
-            if (step + 1 < steps) {
-                decode(step + 1);
+            if (more) {
+                decode_step(step + 1);
                 store_x_group(step + 1, next);
             }
         }
@@ -326,11 +329,13 @@ DEVICE void contract_block(const ContractMmaArgs &a) {
     B block(a);
     if (a.tiles == nullptr) {
         block.take_tokens(B::kTokens);
+        block.find_rows();
         if (kStaged) block.fetch_raw(0);
         wait_for_previous();
     } else {
         wait_for_previous();
         if (!block.take_tile()) return;
+        block.find_rows();
         if (kStaged) block.fetch_raw(0);
     }
     block.run();

@@ -5,10 +5,9 @@
 
 namespace ridge::simt {
 
-// Columns of k that are multiplied between two barriers, and that a chunk of raw weights has.
-constexpr u32 kMmaStep = 64, kMmaChunk = 256;
-constexpr u32 kMmaStride = kMmaStep + 16;  // bytes of a row of codes in shared memory: an odd multiple of 16
-constexpr u32 kMmaStages = 3;              // steps of activations on their way or in use
+// Columns of k that are multiplied between two barriers: NVIDIA's and others', for the shared memory that they have.
+constexpr u32 kMmaLongStep = 128, kMmaShortStep = 64;
+constexpr u32 kMmaChunk = 256;  // columns of raw weights that are fetched together
 
 // Columns of a step with f32 activations, and what a block's two buffers take.
 constexpr u32 kTf32Step = 64;
@@ -65,17 +64,22 @@ struct MmaGroupArgs {
     MmaTile *small_tiles;   // (experts) of at most 32 rows, or null
 };
 
-// Where things lie in the shared memory of a block of `rows` weight rows and `tokens` rows of x.
-//   codes[2] | activations[kMmaStages] | scales of weights[2], biases[2] (4, rows) | scales of x[2] (2, tokens), their
-//   products with the sums of codes of 32[2] (2, tokens) and of 16[2] (4, tokens) | raw weights[2], where staged
+// Where things lie in the shared memory of a block of `rows` weight rows and `tokens` rows of x, in bytes. Two of each:
+// of the step that is multiplied and of the next.
+//   codes (rows, stride) | x (tokens, stride) | scales of weights and biases, (step / 16, rows) f32 each | of x: scales
+//   (step / 32, tokens), their products with sums of 32 codes (step / 32, tokens) and of 16 (step / 16, tokens) |
+//   chunks of raw weights (rows, raw_stride), where they are staged
 struct MmaLayout {
-    u32 rows, tokens, raw_stride;
-    constexpr u32 codes(u32 buffer) const { return buffer * rows * kMmaStride; }
-    constexpr u32 x(u32 stage) const { return codes(2) + stage * tokens * kMmaStride; }
-    constexpr u32 scales(u32 buffer) const { return x(kMmaStages) + buffer * rows * 32; }
-    constexpr u32 biases(u32 buffer) const { return scales(buffer) + rows * 16; }
-    constexpr u32 x_scales(u32 buffer) const { return scales(2) + buffer * tokens * 32; }
-    constexpr u32 x_totals(u32 buffer) const { return x_scales(buffer) + tokens * 8; }
+    u32 rows, tokens, step, raw_stride;
+    // Of a row of codes: an odd multiple of 16, so that rows begin in different banks.
+    constexpr u32 stride() const { return step + 16; }
+    constexpr u32 codes(u32 buffer) const { return buffer * rows * stride(); }
+    constexpr u32 x(u32 buffer) const { return codes(2) + buffer * tokens * stride(); }
+    constexpr u32 scales(u32 buffer) const { return x(2) + buffer * rows * (step / 2); }
+    constexpr u32 biases(u32 buffer) const { return scales(buffer) + rows * (step / 4); }
+    constexpr u32 x_scales(u32 buffer) const { return scales(2) + buffer * tokens * (step / 2); }
+    constexpr u32 x_totals(u32 buffer) const { return x_scales(buffer) + tokens * (step / 8); }
+    constexpr u32 x_half_totals(u32 buffer) const { return x_totals(buffer) + tokens * (step / 8); }
     constexpr u32 raw(u32 buffer) const { return x_scales(2) + buffer * rows * raw_stride; }
     constexpr u32 bytes() const { return raw(2); }
 };
