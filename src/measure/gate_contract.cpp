@@ -16,9 +16,12 @@ namespace {
 struct Product {
     Reals sum, magnitude, factors;  // (rows, n); factors with q8 and float weights
     size_t terms = 0;               // per sum: k, or groups (twice where there is a bias)
+    Reals elements, small;          // (rows, n), with q8: what bound::contract_f16 wants, over the k elements
+    size_t k = 0;
     enum class Kind : uint8_t { f32, bf16, int8 } kind = Kind::f32;
 
     double bound(Order order, size_t i, bool bias) const {
+        if (order == Order::f16_mma) return bound::contract_f16(k, elements[i], small[i], bias);
         if (order == Order::tf32_split) return bound::contract_tf32(terms, magnitude[i], factors[i], bias);
         if (kind == Kind::bf16) return bound::contract_bf16(order, terms, magnitude[i], factors[i], bias);
         return kind == Kind::int8 ? bound::contract_int8(order, terms, magnitude[i], factors[i], bias)
@@ -67,7 +70,8 @@ Product int8_product(const Weight &w, const DecodedWeight &d, RealSpan x, const 
     p.kind = Product::Kind::int8;
     // Integer dots are exact, so the terms are those of whole groups.
     p.terms = k / d.group * (d.has_bias ? 2 : 1);
-    p.sum.resize(rows * n), p.magnitude.resize(rows * n), p.factors.resize(rows * n);
+    p.k = k;
+    for (Reals *of : {&p.sum, &p.magnitude, &p.factors, &p.elements, &p.small}) of->resize(rows * n);
     for (size_t r = 0; r < rows; r++)
         for (size_t o = 0; o < n; o++) {
             const size_t row = static_cast<size_t>(to.expert[r]) * n + o, out = r * n + o;
@@ -78,6 +82,13 @@ Product int8_product(const Weight &w, const DecodedWeight &d, RealSpan x, const 
                 p.magnitude[out] += std::fabs(scale * integer);
                 p.factors[out] += std::fabs(factor);
             };
+            double all_x = 0, all_w = 0, largest = 0;
+            for (size_t j = 0; j < k; j++) {
+                const double xj = std::fabs(codes[j] * scales[j / 32]), wj = std::fabs(d.value[row * k + j]);
+                p.elements[out] += xj * wj;
+                all_x += xj, all_w += wj, largest = std::max(largest, 127 * scales[j / 32]);
+            }
+            p.small[out] = 0x1p-25 * (all_x + std::max(0x1p-13 * largest, 0x1p-110) * all_w);
             for (size_t g = 0; g < k; g += d.group) {
                 double dot = 0, sum = 0;
                 for (size_t j = g; j < g + d.group; j++) {
@@ -241,6 +252,8 @@ void try_contract(Trial &trial, const Shape &s, DType input) {
                     for (size_t i = 0; i < z->sum.size(); i++) {
                         const double b_i = bias[static_cast<size_t>(to.expert[i / w.n]) * w.n + i % w.n];
                         z->sum[i] += b_i, z->magnitude[i] += std::fabs(b_i);
+                        // The one rounding of the last sum.
+                        if (!z->small.empty()) z->small[i] += bound::gamma(2) * std::fabs(b_i);
                     }
             }
             Reals want = y.plain.sum, want_bf16 = y.bf16.sum;

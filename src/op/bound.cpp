@@ -33,6 +33,11 @@ double contract_int8(Order order, size_t terms, double magnitude, double factors
     return gamma(n + per_term + bias) * magnitude + (factors + n + 1) * kTiny;
 }
 
+double contract_f16(size_t k, double magnitude, double small, bool bias) {
+    const double additions = 2 * (static_cast<double>(k) * 17 / 16 + 2) + 4 + bias;
+    return (0x1p-10 + 0x1p-20 + gamma(additions)) * magnitude + 1.01 * small + kTiny;
+}
+
 double rmsnorm(Order order, size_t width, double want, double weight) {
     const double relative = gamma((depth(order, width) + 2) / 2 + 4);
     return relative * std::fabs(want) + (std::fabs(weight) + 1) * kTiny;

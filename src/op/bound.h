@@ -54,6 +54,12 @@ double contract_tf32(size_t k, double magnitude, double factors, bool bias);
 // multiplied by: |integer|, or |w_bias|.
 double contract_int8(Order order, size_t terms, double magnitude, double factors, bool bias);
 
+// sum_j w_j x_j, both rounded to f16 (Order::f16_mma): 11 bits each, so a product is exact in f32 and off by 2^-10, and what
+// is too small for an f16 by 2^-25, x after its division. The matrix unit may cut off where it should round, so an
+// addition costs 2 u; there are at most k and one for every sixteen, then two products and a bias. magnitude = sum |w_j
+// x_j|; small = 2^-25 (sum |x_j| + max(2^-13 max_row |x|, 2^-110) sum |w_j|), as rows are multiplied by 2^110 at most.
+double contract_f16(size_t k, double magnitude, double small, bool bias);
+
 // |want| is the true result, weight its factor. Sum of squares: depth(width) on positive terms; mean, + eps: two more;
 // the root halves all that; root, reciprocal (or division), two products: four more.
 double rmsnorm(Order order, size_t width, double want, double weight);

@@ -49,6 +49,10 @@ enum class Order : uint8_t {
     // high; eight exact products and the sum are added as mma.sync does it. Then (sum 0 + sum 1) + (sum 2 + sum 3).
     tf32_split,
 
+    // Of weights and activations rounded to f16, the latter after a division by the power of two that brings the largest
+    // of their row to 2^13 .. 2^14, in the order and with the roundings of a machine's matrix units.
+    f16_mma,
+
     // Softmax over the KV of one token and head: blocks of 64 positions, and segments of 8 blocks, aligned to multiples of
     // their size. A segment starts from m = -inf, o = 0 and l = 0 in each of 16 lanes; its blocks follow ascending:
     //   d_j = q . k_j in f32_lanes16; M = max(m, scale * max d); p_j = exp(fma(d_j, scale, -M)); c = exp(m - M)

@@ -63,6 +63,7 @@ enum : Features {
 // Tables of rows, one per file of host code.
 std::span<const Row> contract_dot_rows();
 std::span<const Row> contract_mma_rows();
+std::span<const Row> contract_f16_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> other_rows();
 

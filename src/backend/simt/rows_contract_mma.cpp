@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/simt/kernels/contract_mma.h"
+#include "backend/simt/mma_arguments.h"
 #include "backend/simt/mma_tiles.h"
 #include "backend/simt/rows.h"
 #include "core/error.h"
@@ -261,6 +262,10 @@ const std::array<Row, 14> kRows = [] {
 }();
 
 }  // namespace
+
+ContractMmaArgs mma_arguments(const LaunchView &v) { return arguments(v, banks_of(v.op)); }
+uint32_t mma_row_tiles(ContractMmaArgs &a, uint32_t rows) { return row_tiles(a, rows); }
+bool mma_routed(const Op &op) { return banks_of(op).ids != kNone; }
 
 std::span<const Row> contract_mma_rows() { return kRows; }
 

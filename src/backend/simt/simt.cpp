@@ -27,7 +27,7 @@ struct Rows {
 const Rows &all_rows() {
     static const Rows all = [] {
         Rows r;
-        for (const auto table : {contract_dot_rows(), contract_mma_rows(), attention_rows(), other_rows()})
+        for (const auto table : {contract_dot_rows(), contract_mma_rows(), contract_f16_rows(), attention_rows(), other_rows()})
             for (const Row &row : table) r.rows.push_back(&row), r.kernels.push_back(row.kernel);
         return r;
     }();

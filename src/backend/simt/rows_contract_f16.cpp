@@ -1,0 +1,90 @@
+// Rows of contraction in f16 on matrix units, for steps of nine tokens and more.
+#include <algorithm>
+#include <vector>
+
+#include "backend/simt/kernels/contract_f16.h"
+#include "backend/simt/mma_arguments.h"
+#include "backend/simt/rows.h"
+
+namespace ridge::simt {
+namespace {
+
+constexpr uint32_t kThreads = 256, kRows = 128;
+
+uint32_t columns_of(const Op &op, const Program &p) {
+    const ValueId x = std::holds_alternative<Contract>(op) ? std::get<Contract>(op).x : std::get<GateUp>(op).x;
+    return f16_columns(p.value(x).cols);
+}
+size_t rows_in(const Op &op, const Program &p, const StepLimits &l) {
+    const ValueId x = std::holds_alternative<Contract>(op) ? std::get<Contract>(op).x : std::get<GateUp>(op).x;
+    return rows_of(p.value(x), l.tokens, l.outputs);
+}
+
+// Behind Tile::kSharedZero: a power of two for each row of x, then x in f16.
+size_t factors_bytes(size_t rows) { return (rows * sizeof(f32) + 255) / 256 * 256; }
+size_t workspace(const Program &p, const Op &op, const StepLimits &l) {
+    const size_t rows = rows_in(op, p, l);
+    return Tile::kSharedZero + factors_bytes(rows) + rows * columns_of(op, p) * sizeof(u16);
+}
+
+template <bool kNvidia>
+void emit(const LaunchView &v, Emit &e) {
+    ContractF16Args a{};
+    a.mma = mma_arguments(v);
+    const uint32_t rows = a.mma.rows;
+    if (rows == 0) return;
+    std::byte *base = v.shared + Tile::kSharedZero;
+    F16InputArgs in{};
+    in.x = a.mma.x, in.k = a.mma.k, in.stride = f16_columns(a.mma.k);
+    in.factor = reinterpret_cast<f32 *>(base);
+    in.out = reinterpret_cast<u16 *>(base + factors_bytes(rows));
+    e.grid("contract_f16", "f16_inputs", {rows}, kThreads, kThreads / e.device().wave * sizeof(u32), in);
+
+    a.x = in.out, a.factor = in.factor, a.stride = in.stride;
+    // The larger tile decodes each weight for twice as many tokens, where it leaves no processor without its two
+    // blocks.
+    const uint32_t tiles = mma_row_tiles(a.mma, kRows);
+    const uint32_t tokens = tiles * ((rows + 127) / 128) >= 2 * e.device().processors ? 128 : 64;
+    const uint32_t stride = f16_stride(kNvidia ? kF16LongStep : kF16ShortStep);
+    const uint32_t shared = 2 * (kRows + tokens) * stride + (kNvidia ? 2 * kRows * a.mma.raw_stride : 0);
+    const uint32_t values = tokens * (kRows / 2 + 4) * sizeof(f32);
+    e.grid("contract_f16", tokens == 128 ? "contract_f16_128" : "contract_f16_64",
+           {(rows + tokens - 1) / tokens, tiles}, kThreads, std::max(shared, values), a);
+}
+
+std::string_view refuses(const Program &, const Op &op) {
+    return mma_routed(op) ? "its rows are routed to experts" : "";
+}
+
+const std::vector<Row> kTable = [] {
+    std::vector<Row> rows;
+    const auto add = [&](OpKind op, std::string_view name, Features needs, auto emit_row) {
+        Kernel k;
+        k.name = name, k.op = op;
+        for (const FormatInfo &f : all_formats())
+            if (!f.is_float()) k.formats = k.formats | FormatSet{f.id};
+        k.input = DType::q8;
+        k.tokens = {9};
+        k.needs = needs;
+        k.lever = Lever::f16_mma;
+        k.order = Order::f16_mma;
+        k.rank = 30;
+        k.publishes = true;
+        k.refuses = refuses;
+        k.tile.shared_bytes = workspace;
+        rows.push_back({k, emit_row});
+    };
+    add(kind<Contract>(), "simt.contract.f16.mma", kMma, emit<true>);
+    add(kind<Contract>(), "simt.contract.f16.wmma", kWmma, emit<false>);
+    add(kind<Contract>(), "simt.contract.f16.mfma", kMfma, emit<false>);
+    add(kind<GateUp>(), "simt.gate_up.f16.mma", kMma, emit<true>);
+    add(kind<GateUp>(), "simt.gate_up.f16.wmma", kWmma, emit<false>);
+    add(kind<GateUp>(), "simt.gate_up.f16.mfma", kMfma, emit<false>);
+    return rows;
+}();
+
+}  // namespace
+
+std::span<const Row> contract_f16_rows() { return kTable; }
+
+}  // namespace ridge::simt
