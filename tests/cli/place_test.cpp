@@ -24,17 +24,19 @@ Result with_gpus(Args args, const std::string &settings = "devices=1", const cha
     return ridge(args, {.env = {{"RIDGE_STANDIN", settings}}, .timeout = Seconds(300)});
 }
 
-Args answer(const std::string &like, Args more) {
-    Args a{"run", "-m", tiny_file(like).string(), "-t", "1", "-p", "ab", "--raw", "--temp", "0", "--ignore-end"};
+Args answer_of(const std::string &model, Args more) {
+    Args a{"run", "-m", model, "-t", "1", "-p", "ab", "--raw", "--temp", "0", "--ignore-end"};
     a.insert(a.end(), {"-n", "3", "-c", "64", "-b", "8"});
     a.insert(a.end(), more.begin(), more.end());
     return a;
 }
 
+Args answer(const std::string &like, Args more) { return answer_of(tiny_file(like).string(), std::move(more)); }
+
 TEST(Devices, ListsEveryGpuAndSaysWhyABackendIsAbsent) {
     const Result r = with_gpus({"devices"}, "devices=2");
     ASSERT_EQ(r.code, 0) << r.err;
-    expect_words(r.out, {"cpu ", "cuda:0 ", "cuda:1 ", "GiB free", "kernel rows can run here", "hip ", "absent: "});
+    expect_words(r.out, {"cpu ", "cuda:0 ", "cuda:1 ", "GiB free", "kernel rows can run here", "vulkan ", "absent: "});
     expect_words(with_gpus({"devices"}, "devices=0").out, {"cuda ", "absent: "});
     expect_words(with_gpus({"devices"}, "devices=1 driver_version=11000").out, {"cuda ", "absent: "});
     expect_words(with_gpus({"devices"}, "devices=1", "no_such_library").out, {"cuda ", "absent: ", "no_such_library"});
@@ -58,9 +60,11 @@ TEST(Place, WithoutFlagsTheGpuIsTakenAndPrinted) {
 }
 
 TEST(Place, APrintedMapIsTakenAgain) {
-    // So little memory that a part must go elsewhere.
-    const std::string small = "devices=1 memory=1500000";
-    const Result first = with_gpus(answer("tiny-qwen3moe", {"--json"}), small);
+    // So little memory that a part of its eight layers must go elsewhere.
+    const TempDir dir;
+    const std::string deep = (dir.path / "deep.gguf").string(), small = "devices=1 memory=10000000";
+    write_synthetic(deep, {.like = "tiny-qwen3moe", .quant = "Q4_K_M", .layers = 8, .seed = 7, .threads = 1});
+    const Result first = with_gpus(answer_of(deep, {"--json"}), small);
     ASSERT_EQ(first.code, 0) << first.err;
     const Json a = Json::parse(first.out);
     const auto flags = a.at("placement").get<std::string>();
@@ -70,7 +74,7 @@ TEST(Place, APrintedMapIsTakenAgain) {
         end = std::min(flags.find(' ', at), flags.size());
         more.push_back(flags.substr(at, end - at));
     }
-    const Result again = with_gpus(answer("tiny-qwen3moe", more), small);
+    const Result again = with_gpus(answer_of(deep, more), small);
     ASSERT_EQ(again.code, 0) << again.err;
     const Json b = Json::parse(again.out);
     EXPECT_EQ(b.at("placement"), flags);
@@ -114,7 +118,7 @@ TEST(Place, WhatIsWrongIsTold) {
     refused({"--place", "0:1", "--device", "cuda:1"}, 2, {"--device"});
     refused({"--experts", "cpu"}, 2, {"no experts"});
     refused({"--place", "0:1"}, 4, {"number of a GPU", "--place cpu"}, "devices=0");
-    refused({"--device", "cuda"}, 4, {"cuda"}, "devices=0");
+    refused({"--device", "cuda"}, 4, {"NVIDIA driver sees no device"}, "devices=0");
     // Refused before anything is loaded, with what would do.
     refused({"--device", "cuda:0"}, 5, {"does not fit", "--device cuda:0,cpu would place it"},
             "devices=1 memory=1000000");
@@ -128,10 +132,11 @@ TEST(Place, EveryCommandThatRunsAModelTakesTheFlags) {
         EXPECT_EQ(r.out.find("--driver"), std::string::npos) << command;
     }
     const std::string model = tiny_file("tiny-llama").string();
-    const Result bench = with_gpus({"bench", "-m", model, "-p", "8", "-n", "1", "-r", "1", "-b", "8", "--force",
-                                    "--jsonl", "--place", "0:1", "-t", "1"});
-    ASSERT_EQ(bench.code, 0) << bench.err;
-    expect_words(bench.err, {"device map: cuda:0 layer 0 + embedding", "cpu layer"});
+    const Result ab = with_gpus({"ab", "--aa", "-m", model, "--pp", "0", "--tg", "1", "--seconds", "0.01", "-b", "8",
+                                 "--force", "--json", "--place", "0:1", "-t", "1"});
+    ASSERT_EQ(ab.code, 0) << ab.err;
+    expect_words(ab.err, {"device map: cuda:0 layer 0 + embedding", "cpu layer"});
+    expect_words(Json::parse(ab.out).at("command").get<std::string>(), {"--place 0:1"});
 }
 
 }  // namespace

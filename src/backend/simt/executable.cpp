@@ -37,7 +37,7 @@ class SimtExecutable final : public Executable, private Emit {
         for (const RowLaunch &l : launches_)
             if (const auto bytes = l.row->kernel.tile.shared_bytes)
                 shared = std::max(shared, bytes(program_, program_.nodes[l.launch.node].op, bindings_.limits));
-        if (shared > 0) workspace_ = device_.allocate(shared, "a workspace of kernels");
+        if (shared > 0) workspace_ = device_.workspace(shared);
         const size_t words = bindings_.limits.words() * sizeof(int32_t);
         step_ = device_.allocate(words, "the step buffer");
         slot_bytes_ = (words + 255) / 256 * 256;

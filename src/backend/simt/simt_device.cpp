@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -98,6 +99,16 @@ std::shared_ptr<void> Device::host_memory(size_t bytes) {
                 driver->use(index);
                 driver->release_host(q);
             }};
+}
+
+Buffer Device::workspace(size_t bytes) {
+    std::shared_ptr<void> owner = workspace_owner_.lock();
+    if (!owner || workspace_.bytes < bytes) {
+        workspace_ = allocate(bytes, "a workspace of kernels");
+        owner = std::exchange(workspace_.owner, nullptr);
+        workspace_owner_ = owner;
+    }
+    return {workspace_.address, workspace_.bytes, std::move(owner)};
 }
 
 bool Device::is_pinned(std::span<const std::byte> s) const {

@@ -37,6 +37,9 @@ class Device {
     void upload(Address to, std::span<const std::byte> from);
     void download(Address from, std::span<std::byte> to);
     std::shared_ptr<void> host_memory(size_t bytes);  // pinned
+    // What launches share (Tile::shared_bytes), at least so large. As they come one after the other on the stream, and
+    // each leaves the zeros that it found, one serves all executables: with the experts on the CPU there are hundreds.
+    Buffer workspace(size_t bytes);
 
   private:
     static constexpr size_t kStaging = size_t{4} << 20;
@@ -47,6 +50,8 @@ class Device {
     DriverDevice description_;
     Handle stream_ = nullptr;
     void *staging_ = nullptr;
+    Buffer workspace_;  // without its owner, who are the executables
+    std::weak_ptr<void> workspace_owner_;
     Modules modules_;
     std::shared_ptr<std::vector<std::span<std::byte>>> pinned_ = std::make_shared<std::vector<std::span<std::byte>>>();
 };
