@@ -197,13 +197,8 @@ class SimtExecutable final : public Executable, private Emit {
     const DeviceLimits &device() const override { return limits_; }
     uint64_t table(const std::string &key, size_t bytes,
                    const std::function<void(std::span<std::byte>)> &fill) override {
-        const std::string full = std::to_string(current_->launch.node) + ' ' + key;
-        if (const auto found = tables_.find(full); found != tables_.end()) return found->second.address;
-        std::vector<std::byte> host(bytes);
-        fill(host);
-        const Buffer b = device_.allocate(bytes, "a table of " + std::string(current_->row->kernel.name));
-        device_.upload(b.address, host);
-        return tables_.emplace(full, b).first->second.address;
+        if (const auto found = tables_.find(key); found != tables_.end()) return found->second.address;
+        return tables_.emplace(key, device_.table(key, bytes, fill)).first->second.address;
     }
     std::span<const int32_t> read_ids(uint64_t address, size_t n) override {
         ids_.resize(n);

@@ -33,8 +33,8 @@ class Emit {
     }
     // The step buffer where kernels read it: base and the limits, as Step in args.h.
     virtual uint64_t step_address() const = 0;
-    // Memory on the device that is filled once per executable: `fill` is called on the first request for `key` and may
-    // allocate. For tables that depend on the program only (rope).
+    // Memory on the device that is filled once for all executables that ask for the same `key`, which says all that it
+    // depends on. `fill` is called on the first request and may allocate.
     virtual uint64_t table(const std::string &key, size_t bytes,
                            const std::function<void(std::span<std::byte>)> &fill) = 0;
     virtual const DeviceLimits &device() const = 0;

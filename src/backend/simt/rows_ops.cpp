@@ -116,7 +116,17 @@ void emit_quantize_row(const LaunchView &v, Emit &e) {
 
 // ---- rope, state
 
-// Of all positions that a sequence can have.
+// A table of all positions that a sequence can have, and all that it depends on.
+std::string key_of(const RopeTable &op, size_t positions) {
+    std::string key = "rope_table";
+    const auto add = [&](const void *p, size_t n) { key.append(static_cast<const char *>(p), n); };
+    add(&positions, sizeof positions);
+    add(op.frequency.data(), op.frequency.size() * sizeof(double));
+    add(&op.magnitude, sizeof op.magnitude);
+    add(&op.temperature, sizeof op.temperature);
+    add(&op.temperature_every, sizeof op.temperature_every);
+    return key;
+}
 void fill_table(const RopeTable &op, std::span<std::byte> bytes) {
     auto *out = reinterpret_cast<float *>(bytes.data());
     const size_t pairs = op.frequency.size(), positions = bytes.size() / (2 * pairs * sizeof(float));
@@ -136,7 +146,7 @@ void emit_rope_table(const LaunchView &v, Emit &e) {
     const auto &op = op_of<RopeTable>(v);
     const size_t positions = size_t{v.step.limits.pages} * kPageTokens, cols = v.cols(op.out);
     if (cols == 0) return;
-    const uint64_t table = e.table("positions", positions * cols * sizeof(float),
+    const uint64_t table = e.table(key_of(op, positions), positions * cols * sizeof(float),
                                    [&](std::span<std::byte> bytes) { fill_table(op, bytes); });
     e.grid("rope", "rope_table", {v.step.tokens()}, 64, 0,
            RopeTableArgs{reinterpret_cast<const float *>(table), v.ptr<float>(op.out), step_of(v, e), v.cols(op.out)});

@@ -36,6 +36,17 @@ std::string Device::name() const { return fmt::format("{}:{}", driver_.is_cuda ?
 
 void Device::synchronize() const { check(driver_, driver_.synchronize(stream_), "running kernels"); }
 
+Buffer Device::table(const std::string &key, size_t bytes, const std::function<void(std::span<std::byte>)> &fill) {
+    std::weak_ptr<void> &known = tables_[key];
+    if (std::shared_ptr<void> owner = known.lock()) return {reinterpret_cast<Address>(owner.get()), bytes, owner};
+    std::vector<std::byte> host(bytes);
+    fill(host);
+    Buffer b = allocate(bytes, "a table", false);
+    upload(b.address, host);
+    known = b.owner;
+    return b;
+}
+
 Buffer Device::allocate(size_t bytes, std::string_view what, bool zero) {
     use();
     const size_t size = std::max<size_t>((bytes + 255) / 256 * 256, 256);

@@ -2,6 +2,8 @@
 // one stream, so a copy to the host comes after the launches before it.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +42,8 @@ class Device {
     // What launches share (Tile::shared_bytes), at least so large. As they come one after the other on the stream, and
     // each leaves the zeros that it found, one serves all executables: with the experts on the CPU there are hundreds.
     Buffer workspace(size_t bytes);
+    // A table that kernels only read: what `fill` made of `key` first, as long as anyone holds it.
+    Buffer table(const std::string &key, size_t bytes, const std::function<void(std::span<std::byte>)> &fill);
 
   private:
     static constexpr size_t kStaging = size_t{4} << 20;
@@ -53,6 +57,7 @@ class Device {
     Buffer workspace_;  // without its owner, who are the executables
     std::weak_ptr<void> workspace_owner_;
     Modules modules_;
+    std::map<std::string, std::weak_ptr<void>> tables_;
     std::shared_ptr<std::vector<std::span<std::byte>>> pinned_ = std::make_shared<std::vector<std::span<std::byte>>>();
 };
 
