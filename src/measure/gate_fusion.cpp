@@ -228,12 +228,12 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     return ran;
 }
 
-// Whether rows with this lever give the bits of those that are there without it.
+// Whether rows with this lever give the bits of all that may be taken without it.
 bool keeps_bits(const Backend &backend, Lever lever) {
     const auto kernels = backend.kernels();
     return std::all_of(kernels.begin(), kernels.end(), [&](const Kernel &k) {
-        return k.lever != lever || std::any_of(kernels.begin(), kernels.end(), [&](const Kernel &o) {
-                   return o.lever == Lever::none && o.op == k.op && o.input == k.input && o.order == k.order;
+        return k.lever != lever || std::all_of(kernels.begin(), kernels.end(), [&](const Kernel &o) {
+                   return o.lever != Lever::none || o.op != k.op || o.input != k.input || o.order == k.order;
                });
     });
 }
