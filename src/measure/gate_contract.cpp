@@ -365,7 +365,9 @@ void try_gate_up(Trial &trial) {
         if (s.n.size() == 3) return;
         // Both of one format where the shape has one, else two.
         s.formats = s.formats.size() == 1 ? std::vector<Format>(2, s.formats[0]) : partners(s.formats[0], s.k, 2);
-        s.n.assign(2, s.n[0]);
+        // Some can be published.
+        const uint32_t n = s.n.size() == 2 ? 96 : s.experts == Experts::few ? 32 : s.n[0];
+        s.n.assign(2, n);
         try_gate_up(trial, s, input, kUnits[turn++ % 3]);
     });
 }
