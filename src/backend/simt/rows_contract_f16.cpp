@@ -41,15 +41,23 @@ void emit(const LaunchView &v, Emit &e) {
     e.grid("contract_f16", "f16_inputs", {rows}, kThreads, kThreads / e.device().wave * sizeof(u32), in);
 
     a.x = in.out, a.factor = in.factor, a.stride = in.stride;
-    // The larger tile decodes each weight for twice as many tokens, where it leaves no processor without its two
-    // blocks.
-    const uint32_t tiles = mma_row_tiles(a.mma, kRows);
-    const uint32_t tokens = tiles * ((rows + 127) / 128) >= 2 * e.device().processors ? 128 : 64;
-    const uint32_t stride = f16_stride(kNvidia ? kF16LongStep : kF16ShortStep);
-    const uint32_t shared = 2 * (kRows + tokens) * stride + (kNvidia ? 2 * kRows * a.mma.raw_stride : 0);
-    const uint32_t values = tokens * (kRows / 2 + 4) * sizeof(f32);
-    e.grid("contract_f16", tokens == 128 ? "contract_f16_128" : "contract_f16_64",
-           {(rows + tokens - 1) / tokens, tiles}, kThreads, std::max(shared, values), a);
+    const uint32_t processors = e.device().processors, stride = f16_stride(kNvidia ? kF16LongStep : kF16ShortStep);
+    const uint32_t tiles = mma_row_tiles(a.mma, kRows), raw = kNvidia ? 2 * kRows * a.mma.raw_stride : 0;
+    const auto shared = [&](uint32_t tokens) {
+        const uint32_t values = tokens * (kRows / 2 + 4) * sizeof(f32);
+        return std::max(2 * (kRows + tokens) * stride + raw, values);
+    };
+    const auto launch = [&](std::string_view kernel, uint32_t tokens, uint32_t threads) {
+        e.grid("contract_f16", kernel, {(rows + tokens - 1) / tokens, tiles}, threads, shared(tokens), a);
+    };
+    // A large tile decodes each weight for more tokens. Two blocks on a processor cover each other's waits; where
+    // shared memory holds one, it has as many threads as two.
+    const auto blocks = [&](uint32_t tokens) { return tiles * ((rows + tokens - 1) / tokens); };
+    const bool two = 2 * (shared(128) + 1024) <= e.device().shared_per_block;
+    if (kNvidia && rows > 128 && blocks(256) >= 2 * processors) return launch("contract_f16_256_512", 256, 512);
+    if (kNvidia && !two && blocks(128) * 4 >= 3 * processors) return launch("contract_f16_128_512", 128, 512);
+    if (blocks(128) >= 2 * processors) return launch("contract_f16_128_256", 128, 256);
+    launch("contract_f16_64_256", 64, 256);
 }
 
 std::string_view refuses(const Program &, const Op &op) {

@@ -7,8 +7,8 @@
 // 2^13 .. 2^14, which no f16 overflows, and the sums are multiplied by it again. Order::f16_mma.
 //
 // A block owns 128 weight rows x kTokens rows of x, in steps of kStep columns: while one step is multiplied the next rows of
-// x are on their way, and the threads decode the next step's weights, each one or two groups of 32 of one row, from raw
-// bytes that came 256 columns at a time.
+// x are on their way, and the threads decode the next step's weights, each a group of 32 of a row or a half of one, from
+// raw bytes that came 256 columns at a time.
 //
 // Shared memory: weights[2] (128, kStep + 8) f16 | x[2] (kTokens, kStep + 8) f16 | raw weights[2], where staged
 #include "backend/simt/kernels/contract_f16.h"
@@ -26,7 +26,7 @@ constexpr bool kStagedRaw = false;
 constexpr u32 kHalfStep = kF16ShortStep;
 #endif
 constexpr u32 kHalfStride = f16_stride(kHalfStep), kGroupsPerStep = kHalfStep / 32;
-constexpr u32 kThreadsF16 = 256, kWavesF16 = kThreadsF16 / kWave, kBlockRows = 128;
+constexpr u32 kBlockRows = 128;
 
 DEVICE u32 pack_f16(f32 low, f32 high) {
 #if defined(RIDGE_CUDA)
@@ -81,43 +81,46 @@ KERNEL(f16_inputs, F16InputArgs, 256, 4) {
     }
 }
 
-// A group of 32 weights, decoded and not yet rounded.
+// A group of 32 weights, or a half of one, decoded and not yet rounded.
+template <u32 kParts>
 struct HalfGroup {
-    u32 codes[8];
-    f32 scale[2], bias[2];
+    u32 codes[8 / kParts];
+    f32 scale[2], bias[2];  // of the group's halves
 };
-template <FormatId F, class At>
-DEVICE void decode_group(At at, u32 group, HalfGroup &g) {
+template <FormatId F, u32 kParts, class At>
+DEVICE void decode_group(At at, u32 group, u32 part, HalfGroup<kParts> &g) {
     using D = Fmt<F>;
     constexpr u32 kGroups = D::block / 32;
     constexpr bool kHalves = D::group == 16;
     const At block = at + group / kGroups * D::bytes;
     const u32 g32 = group % kGroups;
 #pragma unroll
-    for (u32 j = 0; j < 8; j++) g.codes[j] = D::codes4(block, g32, j);
+    for (u32 j = 0; j < 8 / kParts; j++) g.codes[j] = D::codes4(block, g32, 8 / kParts * part + j);
     g.scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
     g.scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : g.scale[0];
     g.bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
     g.bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : g.bias[0];
 }
-template <class At>
-DEVICE void decode_group(u32 format, At at, u32 group, HalfGroup &g) {
+template <u32 kParts, class At>
+DEVICE void decode_group(u32 format, At at, u32 group, u32 part, HalfGroup<kParts> &g) {
     switch (static_cast<FormatId>(format)) {
 #define FORMAT(NAME, prefix, id, block, bytes, group_, bias_) \
     case FormatId::NAME:                                      \
-        return decode_group<FormatId::NAME>(at, group, g);
+        return decode_group<FormatId::NAME, kParts>(at, group, part, g);
 #include "format/formats.def"
         default:
             return;
     }
 }
 
-template <u32 kTokens>
+template <u32 kTokens, u32 kThreads>
 struct HalfBlock : BlockOfBank {
-    static constexpr u32 kRowTiles = 2, kRowWaves = kBlockRows / 32, kTokenWaves = kWavesF16 / kRowWaves;
+    static constexpr u32 kRowTiles = 2, kRowWaves = kBlockRows / 32, kTokenWaves = kThreads / kWave / kRowWaves;
     static constexpr u32 kTokenTiles = kTokens / 16 / kTokenWaves;
-    // Groups of a step, and how many of them a thread decodes.
-    static constexpr u32 kStepGroups = kBlockRows * kGroupsPerStep, kOwn = (kStepGroups + kThreadsF16 - 1) / kThreadsF16;
+    // Of a step's groups, a thread decodes one or, where there are more threads, a half of one.
+    static constexpr u32 kParts = kThreads > kBlockRows * kGroupsPerStep ? 2 : 1;
+    static constexpr u32 kPieces = kBlockRows * kGroupsPerStep * kParts, kOwn = (kPieces + kThreads - 1) / kThreads;
+    using Group = HalfGroup<kParts>;
     using Sums = f32[kRowTiles][kTokenTiles][matrix::kElements];
     static_assert(kTokenTiles >= 1);
 
@@ -131,9 +134,10 @@ struct HalfBlock : BlockOfBank {
     DEVICE static u32 x(u32 buffer) { return weights(2) + buffer * kTokens * kHalfStride; }
     DEVICE u32 raw(u32 buffer) const { return x(2) + buffer * kBlockRows * a.raw_stride; }
 
-    // Asks for 256 columns of raw weights: whole units of 16 bytes around them, two threads to a row.
+    // Asks for a chunk of columns of raw weights: whole units of 16 bytes around them, a few threads to a row.
     DEVICE void fetch_raw(u32 chunk) const {
-        const u32 row = thread() / 2;
+        constexpr u32 kEach = kThreads / kBlockRows;
+        const u32 row = thread() / kEach;
         const MmaMatrix &m = matrix_of(row);
         const u32 begin = chunk * m.chunk_bytes;
         const u64 address = reinterpret_cast<u64>(row_bytes(m, row) + begin);
@@ -141,12 +145,12 @@ struct HalfBlock : BlockOfBank {
         const u32 bytes = phase + min(m.chunk_bytes, static_cast<u32>(m.row_bytes) - begin);
         const std::byte *from = reinterpret_cast<const std::byte *>(address - phase);
         std::byte *to = shared() + raw(chunk % 2) + row * a.raw_stride;
-        for (u32 b = thread() % 2 * 16; b < bytes; b += 32) copy_async16(to + b, from + b);
+        for (u32 b = thread() % kEach * 16; b < bytes; b += 16 * kEach) copy_async16(to + b, from + b);
     }
     DEVICE void fetch_x(u32 step) const {
         constexpr u32 kUnits = kHalfStep / 8;  // of 16 bytes in a row
 #pragma unroll
-        for (u32 i = thread(); i < kTokens * kUnits; i += kThreadsF16) {
+        for (u32 i = thread(); i < kTokens * kUnits; i += kThreads) {
             const u32 token = i / kUnits, unit = i % kUnits;
             const u32 row = tile.first + min(token, tile.count - 1);
             copy_async16(shared() + x(step % 2) + token * kHalfStride + 16 * unit,
@@ -154,11 +158,13 @@ struct HalfBlock : BlockOfBank {
         }
     }
 
-    // Group i of this thread: neighbouring threads have neighbouring groups of a row.
-    DEVICE static bool owns(u32 i) { return thread() + i * kThreadsF16 < kStepGroups; }
-    DEVICE static u32 own_row(u32 i) { return (thread() + i * kThreadsF16) / kGroupsPerStep; }
-    DEVICE static u32 own_group(u32 i) { return (thread() + i * kThreadsF16) % kGroupsPerStep; }
-    DEVICE void decode_step(u32 step, HalfGroup (&g)[kOwn]) const {
+    // Piece i of this thread: neighbouring threads have neighbouring pieces of a row.
+    DEVICE static u32 piece(u32 i) { return thread() + i * kThreads; }
+    DEVICE static bool owns(u32 i) { return piece(i) < kPieces; }
+    DEVICE static u32 own_row(u32 i) { return piece(i) / (kGroupsPerStep * kParts); }
+    DEVICE static u32 own_group(u32 i) { return piece(i) / kParts % kGroupsPerStep; }
+    DEVICE static u32 own_part(u32 i) { return piece(i) % kParts; }
+    DEVICE void decode_step(u32 step, Group (&g)[kOwn]) const {
 #pragma unroll
         for (u32 i = 0; i < kOwn; i++) {
             const u32 row = own_row(i), group = step * kGroupsPerStep + own_group(i);
@@ -169,21 +175,22 @@ struct HalfBlock : BlockOfBank {
             if constexpr (kStagedRaw) {
                 const u32 chunk = step * kHalfStep / kMmaChunk;
                 const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(bytes)) + chunk * m.chunk_bytes) & 15;
-                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (kMmaChunk / 32), g[i]);
+                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (kMmaChunk / 32), own_part(i), g[i]);
             } else {
-                decode_group(m.format, bytes, group, g[i]);
+                decode_group(m.format, bytes, group, own_part(i), g[i]);
             }
         }
     }
-    DEVICE void store_step(u32 step, const HalfGroup (&g)[kOwn]) const {
+    DEVICE void store_step(u32 step, const Group (&g)[kOwn]) const {
 #pragma unroll
         for (u32 i = 0; i < kOwn; i++) {
             if (!owns(i)) continue;
             u32x4 *to = reinterpret_cast<u32x4 *>(shared() + weights(step % 2) + own_row(i) * kHalfStride +
-                                                  64 * own_group(i));
+                                                  64 * own_group(i) + 32 * own_part(i));
 #pragma unroll
-            for (u32 q = 0; q < 4; q++) {
-                const f32 scale = g[i].scale[q / 2], bias = g[i].bias[q / 2];
+            for (u32 q = 0; q < 4 / kParts; q++) {
+                const bool second = kParts == 2 ? own_part(i) == 1 : q >= 2;
+                const f32 scale = second ? g[i].scale[1] : g[i].scale[0], bias = second ? g[i].bias[1] : g[i].bias[0];
                 u32 words[4];
 #pragma unroll
                 for (u32 w = 0; w < 4; w++) {
@@ -223,11 +230,11 @@ struct HalfBlock : BlockOfBank {
         copy_async_commit();
         copy_async_wait<0>();
         sync();
-        HalfGroup next[kOwn];
+        Group next[kOwn];
         decode_step(0, next);
         store_step(0, next);
         Sums sums = {};
-        constexpr u32 kStepsPerChunk = kMmaChunk / kHalfStep;
+        constexpr u32 kChunkSteps = kMmaChunk / kHalfStep;
         for (u32 step = 0; step < steps; step++) {
             copy_async_wait<0>();
             sync();
@@ -235,8 +242,7 @@ struct HalfBlock : BlockOfBank {
             // this chunk's first step.
             const bool more = step + 1 < steps;
             if (more) fetch_x(step + 1);
-            if (kStagedRaw && step % kStepsPerChunk == 0 && step + kStepsPerChunk < steps)
-                fetch_raw(step / kStepsPerChunk + 1);
+            if (kStagedRaw && step % kChunkSteps == 0 && step + kChunkSteps < steps) fetch_raw(step / kChunkSteps + 1);
             copy_async_commit();
             if (more) decode_step(step + 1, next);
             multiply(step, sums);
@@ -256,17 +262,21 @@ struct HalfBlock : BlockOfBank {
                     for (u32 r = 0; r < kLaneRows; r++)
                         sums[i][j][r * kLaneColumns + c] = sums[i][j][r * kLaneColumns + c] * factor;
             }
-        finish<kBlockRows, kTokens, kThreadsF16>(sums, row, token, true);
+        finish<kBlockRows, kTokens, kThreads>(sums, row, token, true);
     }
 };
 
-KERNEL(contract_f16_128, ContractF16Args, kThreadsF16, 2) {
-    HalfBlock<128> block(a);
-    block.run();
-}
-KERNEL(contract_f16_64, ContractF16Args, kThreadsF16, 2) {
-    HalfBlock<64> block(a);
-    block.run();
-}
+// Tokens, and threads of a block: 256 where two blocks share a processor.
+#define RIDGE_HALF(tokens, threads, blocks)                                             \
+    KERNEL(contract_f16_##tokens##_##threads, ContractF16Args, threads, blocks) {       \
+        HalfBlock<tokens, threads> block(a);                                            \
+        block.run();                                                                    \
+    }
+RIDGE_HALF(64, 256, 2)
+RIDGE_HALF(128, 256, 2)
+#if defined(RIDGE_MATRIX_NVIDIA)
+RIDGE_HALF(128, 512, 1)
+RIDGE_HALF(256, 512, 1)
+#endif
 
 }  // namespace ridge::simt
