@@ -121,8 +121,11 @@ void bench_kernels(Options &o) {
     bench::KernelOptions &k = o.kernel;
     const std::unique_ptr<Backend> device = open_one(o.devices());
     k.own_time = o.threads == 1 && !row_of(*device).is_gpu();
-    k.rotate_bytes = o.rotate_mb > 0 ? size_t{o.rotate_mb} * 1000000 : cpu::beyond_caches();
     BenchHeader header = prepare(o, k.own_time);
+    const double cache = header.ceilings.get("cache");  // of a GPU
+    k.rotate_bytes = o.rotate_mb > 0 ? size_t{o.rotate_mb} * 1000000
+                     : cache > 0     ? 16 * static_cast<size_t>(cache)
+                                     : cpu::beyond_caches();
     const bench::Roof roof = roof_of(header.ceilings);
     KernelTable table(o.form(), std::move(header), k, roof);
     bench::bench_kernels(*device, k, [&](const bench::KernelResult &r) { table.add(r); });

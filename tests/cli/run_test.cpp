@@ -265,7 +265,7 @@ TEST(Run, FiguresGoToStderrAndQuietLeavesThemOut) {
 TEST(Run, APromptLongerThanTheContextIsALimit) {
     std::string text;
     for (int i = 0; i < 300; i++) text += "word ";
-    const Result r = ridge(run_tiny({"-c", "100", "-p", text}));
+    const Result r = ridge(run_tiny({"-q", "-c", "100", "-p", text}));
     EXPECT_EQ(r.code, 5);
     EXPECT_EQ(r.out, "");
     expect_words(r.err, {"ridge: ", "context has 100 positions", "--context"});
