@@ -36,6 +36,13 @@ DEVICE u32 shared_table(u32 word) {
     return *reinterpret_cast<const u32 *>(shared() + (word - RIDGE_TABLE_ORIGIN) * 4);
 }
 
+// Words `word` (even) and the next.
+DEVICE u32x2 shared_table2(u32 word) {
+    return *reinterpret_cast<const u32x2 *>(shared() + (word - RIDGE_TABLE_ORIGIN) * 4);
+}
+#define RIDGE_TAB2(first, words, i) ::ridge::simt::shared_table2((first) + (i))
+#define TAB2(table, i) RIDGE_TAB2(table, i)
+
 }  // namespace ridge::simt
 
 #include "backend/simt/formats.h"
@@ -213,6 +220,77 @@ struct DotDecode<FormatId::Q8_0> {
     static DEVICE void get(u32 block, u32, DotGroup &g) {
         shared_words(block + 2, g.codes);
         g.scale[0] = f16_f32(shared_at<u16>(block));
+    }
+};
+
+// Codebooks: the bytes of a group in few loads, and entries of eight weights in one.
+DEVICE u32 byte_of(u32 word, u32 i) { return word >> (8 * i) & 255; }
+template <>
+struct DotDecode<FormatId::IQ3_XXS> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        u32 q[2], s[1];
+        shared_words(block + 2 + 8 * g32, q);
+        shared_words(block + 66 + 4 * g32, s);
+        g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(s[0] >> 28)) * 0.5f;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32 signs = dialect::signs8(s[0] >> (7 * i) & 127);
+            g.codes[2 * i] = dialect::negate4(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4)), signs & 15);
+            g.codes[2 * i + 1] = dialect::negate4(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4 + 1)), signs >> 4);
+        }
+    }
+};
+template <>
+struct DotDecode<FormatId::IQ2_XXS> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        u32 q[2];
+        shared_words(block + 2 + 8 * g32, q);
+        g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(q[1] >> 28)) * 0.25f;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32 signs = dialect::signs8(q[1] >> (7 * i) & 127);
+            const u32x2 entry = TAB2(iq2xxs_grid, 2 * byte_of(q[0], i));
+            g.codes[2 * i] = dialect::negate4(entry.x, signs & 15);
+            g.codes[2 * i + 1] = dialect::negate4(entry.y, signs >> 4);
+        }
+    }
+};
+template <>
+struct DotDecode<FormatId::IQ2_S> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        u32 q[1], s[1];
+        shared_words(block + 2 + 4 * g32, q);
+        shared_words(block + 34 + 4 * g32, s);
+        const u32 high = shared_at<u8>(block + 66 + g32), scales = shared_at<u8>(block + 74 + g32);
+        const f32 d = f16_f32(shared_at<u16>(block));
+        g.scale[0] = d * (0.5f + static_cast<f32>(scales & 15)) * 0.25f;
+        g.scale[1] = d * (0.5f + static_cast<f32>(scales >> 4)) * 0.25f;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32x2 entry = TAB2(iq2s_grid, 2 * (byte_of(q[0], i) | (high >> (2 * i) & 3) << 8));
+            const u32 signs = byte_of(s[0], i);
+            g.codes[2 * i] = dialect::negate4(entry.x, signs & 15);
+            g.codes[2 * i + 1] = dialect::negate4(entry.y, signs >> 4);
+        }
+    }
+};
+template <>
+struct DotDecode<FormatId::IQ3_S> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        u32 q[2], s[1];
+        shared_words(block + 2 + 8 * g32, q);
+        shared_words(block + 74 + 4 * g32, s);
+        const u32 high = shared_at<u8>(block + 66 + g32), scales = shared_at<u8>(block + 106 + (g32 >> 1));
+        g.scale[0] = f16_f32(shared_at<u16>(block)) * static_cast<f32>(1 + 2 * (scales >> (4 * (g32 & 1)) & 15));
+#pragma unroll
+        for (u32 j = 0; j < 8; j++) {
+            const u32 entry = byte_of(q[j / 4], j % 4) | (high >> j & 1) << 8;
+            g.codes[j] = dialect::negate4(TAB(iq3s_grid, entry), byte_of(s[0], j / 2) >> (4 * (j & 1)) & 15);
+        }
     }
 };
 
