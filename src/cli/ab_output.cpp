@@ -26,7 +26,7 @@ std::string prediction_text(const Prediction &p) {
     if (!p.unknown.empty()) return "none: " + p.unknown;
     if (p.at_most)
         return fmt::format(
-            "at most {}: the lever changes no launch, only waiting between them, which takes {:.1f}% of a step",
+            "at most {}: the lever changes no launch, only what lies between them, which takes {:.1f}% of a step",
             percent(p.speedup()), 100 * p.f);
     if (p.launches_a + p.launches_b == 0) return "+0.0%: no launch differs here";
     if (p.launches_a == 0)

@@ -19,8 +19,8 @@ enum class Lever : uint8_t {
 };
 
 // What a lever changes: the launches of a plan, the tiles of launches with expert ids, how workers wait between
-// launches, or the memory that the weights lie in.
-enum class LeverActs : uint8_t { launches, experts, waiting, weights };
+// launches, how launches are submitted to a GPU, or the memory that the weights lie in.
+enum class LeverActs : uint8_t { launches, experts, waiting, submitting, weights };
 
 struct LeverInfo {
     Lever id;

@@ -176,6 +176,10 @@ std::string not_applicable(const AbOptions &options, Lever lever, LeverSet base,
     const LeverInfo &l = info(lever);
     if (l.acts == LeverActs::waiting)
         return threads > 1 ? std::string() : "it changes how workers wait for each other, and there is one";
+    if (l.acts == LeverActs::submitting)
+        return std::any_of(model.devices().begin(), model.devices().end(), [](const auto &d) { return d->captures(); })
+                   ? std::string()
+                   : "it changes how launches are submitted to a GPU, and there is none";
     if (l.acts == LeverActs::weights)
         return pages_of(base.with(lever)) != pages_of(base.without(lever))
                    ? std::string()

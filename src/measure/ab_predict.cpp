@@ -114,7 +114,7 @@ double Prediction::speedup() const {
 }
 
 PlanDifference difference(Engine &a, Engine &b, uint32_t tokens, LeverActs acts) {
-    if (acts == LeverActs::waiting) return {};
+    if (acts == LeverActs::waiting || acts == LeverActs::submitting) return {};
     if (acts != LeverActs::launches) {
         const bool experts = acts == LeverActs::experts;
         return {matrix_nodes(a.program(), experts), matrix_nodes(b.program(), experts)};
@@ -139,6 +139,16 @@ Prediction predict(Side &a, Side &b, const AbPhase &phase, LeverActs acts, doubl
         p.at_most = true, p.k = std::numeric_limits<double>::infinity();
         p.f = trace_steps(a, phase, seconds, [](const StepTrace &t) {
                   return t.wall > 0 ? t.waiting / (t.workers * t.wall) : 0;
+              }).median();
+        return p;
+    }
+    if (acts == LeverActs::submitting) {
+        // All that lies outside of launches, at most.
+        p.at_most = true, p.k = std::numeric_limits<double>::infinity();
+        p.f = trace_steps(a, phase, seconds, [](const StepTrace &t) {
+                  double inside = 0;
+                  for (const LaunchTrace &l : t.launches) inside += l.end - l.start;
+                  return t.wall > 0 ? std::max(0.0, 1 - inside / t.wall) : 0;
               }).median();
         return p;
     }
