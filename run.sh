@@ -6,7 +6,7 @@
 source "$(dirname "$0")/scripts/setup.sh"
 need "${build_packages[@]}"
 say "building"
-build release -DRIDGE_TESTS=OFF -- ridge >&2
+build release -DRIDGE_TESTS=OFF -DRIDGE_CUDA_ARCHS=native -DRIDGE_HIP_ARCHS=native -- ridge >&2
 args=("$@")
 named=0
 for word in "$@"; do case $word in -m* | --model | --model=* | *.gguf) named=1 ;; esac; done

@@ -16,7 +16,7 @@ done
 export RIDGE_REQUIRE_TOOLS=1 RIDGE_REQUIRE_MODELS=1
 for preset in "${presets[@]}"; do
     say "building ($preset)"
-    build "$preset" -DRIDGE_TESTS=ON
+    build "$preset" -DRIDGE_TESTS=ON -DRIDGE_CUDA_ARCHS=90a "-DRIDGE_HIP_ARCHS=gfx1151;gfx942"
     say "testing ($preset)"
     (cd "$root/build/$preset" && ctest --output-on-failure "$@")
 done

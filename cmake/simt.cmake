@@ -4,9 +4,12 @@
 #
 #   RIDGE_CUDA_ARCHS   compute capabilities, "80;90a;120+PTX"; "native": those of the GPUs of this machine; "off"
 #   RIDGE_HIP_ARCHS    "gfx1151;gfx942"; "native"; "off"
+#
+# Target hip_all builds every kernel file for all of RIDGE_HIP_TARGETS, whatever the program holds.
 set(RIDGE_CUDA_ARCHS native CACHE STRING "GPUs to build CUDA code for: compute capabilities, native or off")
 set(RIDGE_HIP_ARCHS native CACHE STRING "GPUs to build HIP code for: gfx names, native or off")
 set(RIDGE_CUDA_FLAGS "" CACHE STRING "Further flags of nvcc, to measure variants of kernels")
+set(RIDGE_HIP_TARGETS gfx1100 gfx1151 gfx1201 gfx90a gfx942)
 
 # Sets `out` to the list to build for and `why` to what is missing where it is empty.
 function(ridge_cuda_archs out why)
@@ -38,6 +41,8 @@ endfunction()
 
 function(ridge_hip_archs out why)
   set(${out} "" PARENT_SCOPE)
+  find_program(HIP_CLANG NAMES clang++-19 clang++-20 clang++-18 HINTS /opt/rocm/llvm/bin)
+  find_program(HIP_LLD NAMES ld.lld-19 ld.lld-20 ld.lld-18 HINTS /opt/rocm/llvm/bin /usr/lib/llvm-19/bin)
   if(RIDGE_HIP_ARCHS STREQUAL off)
     set(${why} "this program was built with RIDGE_HIP_ARCHS=off" PARENT_SCOPE)
     return()
@@ -56,8 +61,6 @@ function(ridge_hip_archs out why)
       return()
     endif()
   endif()
-  find_program(HIP_CLANG NAMES clang++-19 clang++-20 clang++-18 HINTS /opt/rocm/llvm/bin)
-  find_program(HIP_LLD NAMES ld.lld-19 ld.lld-20 ld.lld-18 HINTS /opt/rocm/llvm/bin /usr/lib/llvm-19/bin)
   if(NOT HIP_CLANG OR NOT HIP_LLD)
     set(${why} "this program was built without HIP code, for there was no clang++-19 with lld-19; the packages clang-19 and lld-19 add it" PARENT_SCOPE)
     return()
@@ -75,6 +78,7 @@ function(ridge_simt_images)
   set(asm "")
   set(cuda_rows "")
   set(hip_rows "")
+  set(hip_all "")
   set(objects "")
   # One image: a file and how the table names it.
   macro(add_image object file target rows)
@@ -105,16 +109,29 @@ function(ridge_simt_images)
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "CUDA code of ${file} for ${names}" VERBATIM)
       add_image(${object} ${file} "${names}" cuda_rows)
     endif()
-    foreach(arch IN LISTS hip)
+    set(wanted ${hip})
+    if(HIP_CLANG AND HIP_LLD)
+      list(APPEND wanted ${RIDGE_HIP_TARGETS})
+      list(REMOVE_DUPLICATES wanted)
+    endif()
+    foreach(arch IN LISTS wanted)
       set(object ${dir}/${file}.${arch}.hsaco)
       add_custom_command(OUTPUT ${object}
         COMMAND ${HIP_CLANG} -x hip --offload-arch=${arch} --offload-device-only --no-gpu-bundle-output -nogpulib
                 -nogpuinc -std=c++20 -O3 -ffp-contract=off -Wno-unused-command-line-argument
                 -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "HIP code of ${file} for ${arch}" VERBATIM)
-      add_image(${object} ${file} ${arch} hip_rows)
+      if(arch IN_LIST hip)
+        add_image(${object} ${file} ${arch} hip_rows)
+      endif()
+      if(arch IN_LIST RIDGE_HIP_TARGETS)
+        list(APPEND hip_all ${object})
+      endif()
     endforeach()
   endforeach()
+  if(hip_all)
+    add_custom_target(hip_all DEPENDS ${hip_all})
+  endif()
   set(generated ${dir}/images.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/simt_images.cpp.in ${generated} @ONLY)
   set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS "${objects}")

@@ -85,6 +85,10 @@ double expected_error(const Program &p, const Hparams &h, bool int8, DType kv) {
     return 2 * std::sqrt(squares);
 }
 
+std::string ModelOracle::row_name(const std::string &model, LeverSet levers, DType kv) {
+    return fmt::format("{}.{}.{}", model, ridge::name(kv), levers.to_string());
+}
+
 ModelOracle::ModelOracle(std::string name, const fs::path &file, uint64_t seed, size_t positions)
     : name_(std::move(name)) {
     const gguf::File f = gguf::File::open(file);
@@ -106,7 +110,7 @@ GateRow ModelOracle::compare(const fs::path &file, LeverSet levers, DType kv, ui
     const double e = expected_error(model->program(), model->hparams(), levers.has(Lever::int8_dot), kv);
 
     GateRow row;
-    row.name = fmt::format("{}.{}.{}", name_, ridge::name(kv), levers.to_string());
+    row.name = row_name(name_, levers, kv);
     row.cases = 1;
     double kl = 0;
     const size_t positions = decided_positions(e);
@@ -147,9 +151,8 @@ GateReport gate_models(const GateOptions &options, unsigned threads, const Devic
                 continue;
             const Case c(like, q.name, q.pure);
             auto add = [&](LeverSet levers, DType kv, uint32_t batch) {
-                GateRow row = c.oracle->compare(c.file->path(), levers, kv, batch, threads, devices);
-                if (options.row.empty() || row.name.find(options.row) != std::string::npos)
-                    report.rows.push_back(std::move(row));
+                if (ModelOracle::row_name(prefix, levers, kv).find(options.row) == std::string::npos) return;
+                report.rows.push_back(c.oracle->compare(c.file->path(), levers, kv, batch, threads, devices));
             };
             add(on, DType::f16, 512);
             add(on, DType::f32, 1);

@@ -45,6 +45,9 @@ class ModelOracle {
     GateRow compare(const std::filesystem::path &file, LeverSet levers, DType kv, uint32_t batch, unsigned threads,
                     const DeviceChoice &devices = {.names = {"cpu"}}) const;
 
+    // "model.tiny-qwen3.Q4_K_M.f16.default", of model "model.tiny-qwen3.Q4_K_M".
+    static std::string row_name(const std::string &model, LeverSet levers, DType kv);
+
     // Positions that count where the logits' expected relative error is `e`.
     size_t decided_positions(double e) const;
 

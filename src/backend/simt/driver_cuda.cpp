@@ -211,7 +211,9 @@ Driver open(const std::string &path) {
              library.why());
     const bool complete = resolve(library);
     int version = 0;
-    if (cu.version == nullptr || cu.version(&version) != 0 || version < kOldestDriver)
+    if (cu.version == nullptr)
+        fail(ErrorKind::unsupported, "{} is no NVIDIA driver: it has no {}", library.name(), library.missing());
+    if (cu.version(&version) != 0 || version < kOldestDriver)
         fail(ErrorKind::unsupported, "the NVIDIA driver in {} is for CUDA {}.{}; a driver for {}.{} or later is needed",
              library.name(), version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
     if (!complete)

@@ -163,7 +163,9 @@ Driver open(const std::string &path) {
              library.why());
     const bool complete = resolve(library);
     int version = 0;
-    if (hip.version == nullptr || hip.version(&version) != 0 || version < kOldestDriver)
+    if (hip.version == nullptr)
+        fail(ErrorKind::unsupported, "{} is no ROCm runtime: it has no {}", library.name(), library.missing());
+    if (hip.version(&version) != 0 || version < kOldestDriver)
         fail(ErrorKind::unsupported, "the ROCm runtime in {} is HIP {}.{}; {}.{} or later is needed", library.name(),
              version / 10000000, version / 100000 % 100, kOldestDriver / 10000000, kOldestDriver / 100000 % 100);
     if (!complete)

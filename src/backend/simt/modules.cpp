@@ -26,7 +26,7 @@ Handle Modules::module(std::string_view file) {
     }
     fail(ErrorKind::unsupported,
          "{}: no code in this program runs on the device: it has {} for {} ({}); a build for the device would add it "
-         "(README, 'GPUs')",
+         "(docs/gpu.md)",
          driver_.name, file, known.empty() ? "nothing" : known, why);
 }
 
