@@ -28,11 +28,11 @@ Banks banks_of(const Op &op) {
     return {2, {Bank{g.gate, kNone, out}, Bank{g.up, kNone, out}}, g.x, g.ids, true, g.kind, g.q8};
 }
 
-MmaMatrix matrix_of(const LaunchView &v, WeightId id) {
+MmaMatrix matrix_of(const LaunchView &v, WeightId id, u32 chunk) {
     const Weight &w = v.program.weight(id);
     const FormatInfo &f = info(w.format);
     return {v.weight(id), row_bytes(w.format, w.k), static_cast<u32>(w.format),
-            f.is_float() ? 0 : static_cast<u32>(kMmaChunk / f.block * f.bytes)};
+            f.is_float() ? 0 : static_cast<u32>(chunk / f.block * f.bytes)};
 }
 
 // Shared memory between rows of raw weights: a chunk with what alignment to 16 adds, an odd multiple of 16.
@@ -54,11 +54,17 @@ ContractMmaArgs arguments(const LaunchView &v, const Banks &b) {
     else
         a.x_f32 = v.ptr<const f32>(b.x);
     if (b.q8 != kNone) a.q8 = q8_of(v, b.q8);
+    a.chunk = kMmaLongStep;
+    for (uint32_t i = 0; i < b.n; i++) {
+        const FormatInfo &f = info(v.program.weight(b.bank[i].weight).format);
+        if (f.block > a.chunk) a.chunk = kMmaChunk;
+        if (f.group == 16) a.halves = 1;
+    }
     for (uint32_t i = 0; i < b.n; i++) {
         const Bank &from = b.bank[i];
         MmaBank &to = a.bank[b.gated ? 0 : i];
         MmaMatrix &m = to.matrix[b.gated ? i : 0];
-        m = matrix_of(v, from.weight);
+        m = matrix_of(v, from.weight, a.chunk);
         to.n = v.program.weight(from.weight).n;
         to.out = from.out == kNone ? nullptr : v.ptr<f32>(from.out);
         to.bias = from.bias == kNone ? nullptr : reinterpret_cast<const f32 *>(v.weight(from.bias));
@@ -93,19 +99,26 @@ std::span<const Choice> shapes(bool nvidia) { return std::span(kShapes).subspan(
 // Of 128, 64 or 32 tokens.
 const Choice &shape_of_tokens(u32 tokens) { return kShapes[tokens == 128 ? 0 : tokens == 64 ? 1 : 2]; }
 
+uint32_t shared_bytes(const ContractMmaArgs &a, const MmaShape &s, bool nvidia) {
+    const MmaLayout at{s.rows, s.tokens, nvidia ? kMmaLongStep : kMmaShortStep, a.halves, nvidia ? a.raw_stride : 0};
+    return at.bytes();
+}
+
 void launch(Emit &e, const Choice &c, bool nvidia, ContractMmaArgs &a, uint32_t token_tiles) {
     const uint32_t tiles = row_tiles(a, c.shape.rows);
-    const MmaLayout at{c.shape.rows, c.shape.tokens, nvidia ? kMmaLongStep : kMmaShortStep, nvidia ? a.raw_stride : 0};
-    e.grid("contract_mma", c.kernel, {token_tiles, tiles, 1}, c.shape.waves * e.device().wave, at.bytes(), a);
+    e.grid("contract_mma", c.kernel, {token_tiles, tiles, 1}, c.shape.waves * e.device().wave,
+           shared_bytes(a, c.shape, nvidia), a);
 }
 
 // How long a step takes in blocks of a shape, in units of what a block of 128 x 128 multiplies in: a processor works
-// its blocks off at the rate of its arithmetic, decoding costs as much as 32 tokens, and fewer than eight waves leave
-// it idle half of the time.
-double duration(ContractMmaArgs &a, const MmaShape &s, uint32_t processors) {
+// its blocks off at the rate of its arithmetic, decoding costs as much as 32 tokens, and with w waves at a time it is
+// busy for about w / (w + 4) of the time.
+double duration(ContractMmaArgs &a, const MmaShape &s, bool nvidia, const DeviceLimits &device) {
     const uint32_t blocks = row_tiles(a, s.rows) * ((a.rows + s.tokens - 1) / s.tokens);
-    const double each = (blocks + processors - 1) / processors, waves = each * s.waves;
-    return each * (s.rows / 128.0) * ((s.tokens + 32) / 128.0) * (waves < 8 ? 8 / waves : 1);
+    const uint32_t each = (blocks + device.processors - 1) / device.processors;
+    const uint32_t fit = std::max(1u, (device.shared_per_block + 1024) / (shared_bytes(a, s, nvidia) + 1024));
+    const double waves = std::min(each, fit) * s.waves;
+    return each * (s.rows / 128.0) * ((s.tokens + 32) / 128.0) * (waves + 4) / waves;
 }
 
 template <bool kNvidia>
@@ -115,7 +128,7 @@ void emit(const LaunchView &v, Emit &e) {
     const Choice *best = nullptr;
     double least = 0;
     for (const Choice &c : shapes(kNvidia)) {
-        const double d = duration(a, c.shape, e.device().processors);
+        const double d = duration(a, c.shape, kNvidia, e.device());
         if (best == nullptr || d < least) best = &c, least = d;
     }
     launch(e, *best, kNvidia, a, (a.rows + best->shape.tokens - 1) / best->shape.tokens);
@@ -148,7 +161,7 @@ Workspace workspace(const MmaTiles &t, size_t routed, size_t experts) {
 }
 
 template <bool kNvidia>
-size_t shared_bytes(const Program &program, const Op &op, const StepLimits &limits) {
+size_t workspace_bytes(const Program &program, const Op &op, const StepLimits &limits) {
     const Banks b = banks_of(op);
     const Value &ids = program.value(b.ids);
     const size_t routed = rows_of(ids, limits.tokens, limits.outputs) * ids.cols;
@@ -225,7 +238,7 @@ std::array<Row, 4> rows_for(Features needs, const std::array<std::string_view, 4
         k.op = i % 2 == 0 ? kind<Contract>() : kind<GateUp>();
         k.lever = experts ? Lever::grouped_gemm : Lever::none;
         k.refuses = experts ? wants_ids : refuses_ids;
-        k.tile.shared_bytes = experts ? shared_bytes<kNvidia> : nullptr;
+        k.tile.shared_bytes = experts ? workspace_bytes<kNvidia> : nullptr;
         rows[i] = {k, experts ? emit_experts<kNvidia> : emit<kNvidia>};
     }
     return rows;

@@ -25,7 +25,7 @@ constexpr u32 kStep = kMmaLongStep;
 constexpr bool kStaged = false;
 constexpr u32 kStep = kMmaShortStep;
 #endif
-constexpr u32 kStride = kStep + 16, kStepsPerChunk = kMmaChunk / kStep;
+constexpr u32 kStride = kStep + 16;
 
 // How a format's sums are made: groups of 16 or 32, with bias or without.
 enum class Sum : u32 { plain, biased, halves, biased_halves };
@@ -118,11 +118,12 @@ struct Block : BlockOfBank {
     using Sums = f32[kRowTiles][kTokenTiles][matrix::kElements];
 
     MmaLayout at;
-    u32 steps;
+    u32 steps, steps_per_chunk;
     const std::byte *own[kOwn];  // this thread's rows of weights
 
     DEVICE explicit Block(const ContractMmaArgs &args)
-        : BlockOfBank(args, kRows), at{kRows, kTokens, kStep, args.raw_stride}, steps((args.k + kStep - 1) / kStep) {}
+        : BlockOfBank(args, kRows), at{kRows, kTokens, kStep, args.halves, args.raw_stride},
+          steps((args.k + kStep - 1) / kStep), steps_per_chunk(args.chunk / kStep) {}
 
     DEVICE u32 groups_of(u32 step) const { return min(a.k / 32 - kStep / 32 * step, kStep / 32); }
     DEVICE static u32 own_row(u32 i) { return thread() / 4 + i * (kThreads / 4); }
@@ -159,7 +160,7 @@ struct Block : BlockOfBank {
 
     // Decodes the weights of a step.
     DEVICE void decode_step(u32 step) const {
-        const u32 groups = groups_of(step), chunk = step / kStepsPerChunk;
+        const u32 groups = groups_of(step), chunk = steps_per_chunk == 1 ? step : step / 2;
 #pragma unroll
         for (u32 i = 0; i < kOwn; i++) {
             const u32 row = own_row(i);
@@ -171,7 +172,7 @@ struct Block : BlockOfBank {
             if constexpr (kStaged) {
                 const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(own[i])) + chunk * m.chunk_bytes) & 15;
                 decode_row(m.format, at.raw(chunk % 2) + row * a.raw_stride + phase,
-                       kStep / 32 * (step % kStepsPerChunk), groups, to);
+                       kStep / 32 * (step - chunk * steps_per_chunk), groups, to);
             } else {
                 decode_row(m.format, own[i], kStep / 32 * step, groups, to);
             }
@@ -197,6 +198,7 @@ struct Block : BlockOfBank {
         const i32 low = static_cast<i16>(x.sums & 0xffffu), high = static_cast<i16>(x.sums >> 16);
         scales[g * kTokens] = x.scale;
         totals[g * kTokens] = x.scale * static_cast<f32>(low + high);
+        if (a.halves == 0) return;
         halves[2 * g * kTokens] = x.scale * static_cast<f32>(low);
         halves[(2 * g + 1) * kTokens] = x.scale * static_cast<f32>(high);
     }
@@ -288,7 +290,7 @@ struct Block : BlockOfBank {
         const i8 *x = a.x.codes + u64{x_row} * a.k;
         fetch_x(0, x);
         copy_async_commit();
-        if (kStaged && steps > kStepsPerChunk) fetch_raw(1);
+        if (kStaged && steps > steps_per_chunk) fetch_raw(1);
         copy_async_commit();
         store_x_group(0, load_x_group(0, x_row));
         copy_async_wait<1>();
@@ -304,8 +306,8 @@ struct Block : BlockOfBank {
             // this was decoded.
             const bool more = step + 1 < steps;
             if (more) fetch_x(step + 1, x);
-            if (kStaged && step % kStepsPerChunk == kStepsPerChunk - 1 && step + kStepsPerChunk + 1 < steps)
-                fetch_raw((step + 1) / kStepsPerChunk + 1);
+            if (kStaged && (steps_per_chunk == 1 || step % 2 == 1) && step + steps_per_chunk + 1 < steps)
+                fetch_raw((steps_per_chunk == 1 ? step + 1 : (step + 1) / 2) + 1);
             copy_async_commit();
             const XGroup next = load_x_group(step + 1, x_row);
             if (same) {
