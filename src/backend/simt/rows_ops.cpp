@@ -72,6 +72,9 @@ void emit_gather_rows(const LaunchView &v, Emit &e) {
 
 // ---- norms, quantize
 
+// Up to so many rows a norm takes the kernels for few rows.
+constexpr u32 kMostWideRows = 8;
+
 void emit_norm(const LaunchView &v, Emit &e, NormArgs a, ValueId out, ValueId q8, bool out_read) {
     a.rows = static_cast<u32>(v.rows(out) * (v.cols(out) / a.width));
     const bool publish = q8 != kNone && a.width % 32 == 0;
@@ -90,7 +93,14 @@ void emit_norm(const LaunchView &v, Emit &e, NormArgs a, ValueId out, ValueId q8
                       : a.width <= 256 ? 1
                                        : 2],
                {over(a.rows, kHeadsOfBlock)}, kThreads, 0, a);
-    else
+    else if (a.rows <= kMostWideRows && a.width > 1024 && a.width <= 8192) {
+        constexpr std::string_view kWide[] = {"rmsnorm_wide_512", "rmsnorm_wide_1024", "rmsnorm_wide_2048"};
+        constexpr std::string_view kAddWide[] = {"add_rmsnorm_wide_512", "add_rmsnorm_wide_1024",
+                                                 "add_rmsnorm_wide_2048"};
+        const u32 quads = 256u << size;
+        e.grid("norm", (a.b ? kAddWide : kWide)[size - 1], {a.rows}, norm_wide_threads(quads),
+               norm_wide_shared_bytes(quads), a);
+    } else
         e.grid("norm", (a.b ? kAddNorm : kNorm)[a.width > 16384 ? 5 : size], {a.rows}, kThreads, kScratch, a);
     if (q8 != kNone && !publish) emit_quantize(v, e, out, q8);
 }

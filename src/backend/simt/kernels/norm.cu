@@ -6,19 +6,36 @@
 
 namespace ridge::simt {
 
-// R quads of the row in each thread's registers; R = 0: of any width, read again for each pass.
-template <bool kAdd, u32 R>
+// The sum of squares where the block has T threads, more than the order has lanes: those get the quads by shared memory.
+template <u32 T, u32 R>
+DEVICE f32 add_squares_of_block(const f32x4 (&v)[R]) {
+    f32x4 *quads = reinterpret_cast<f32x4 *>(shared());
+    f32 *scratch = reinterpret_cast<f32 *>(quads + T * R);
+    for_rounds<R>(0, [&](u32 r) { quads[r * T + thread()] = v[r]; });
+    sync();
+    if (thread() < kRowThreads) {
+        f32 squares = 0;
+        for_rounds<R * T / kRowThreads>(
+            0, [&](u32 i) { squares = add_squares(squares, quads[i * kRowThreads + thread()]); });
+        squares = sum_lanes(squares, kRun);
+        if (run_lane() == 0) scratch[run()] = squares;
+    }
+    sync();
+    return add_runs(scratch);
+}
+
+// R quads of the row in the registers of each of T threads; R = 0: of any width, read again for each pass.
+template <bool kAdd, u32 R, u32 T>
 DEVICE void norm_row(const NormArgs &a) {
-    const u32 n = a.width, rounds = (n + 4 * kRowThreads - 1) / (4 * kRowThreads);
+    const u32 n = a.width, rounds = (n + 4 * T - 1) / (4 * T);
     const bool aligned = n % 4 == 0;
     const u64 at = u64{block_x()} * n;
-    f32 *scratch = reinterpret_cast<f32 *>(shared());
     constexpr u32 kKept = R > 0 ? R : 1;
     constexpr bool kEarly = R > 0 && R <= 4;  // the weights too fit into registers, while others still run
     f32x4 v[kKept], w[kEarly ? kKept : 1];
     let_next_start();
     if constexpr (kEarly)
-        for_rounds<R>(0, [&](u32 r) { w[r] = load_quad(a.weight, r * kRowThreads + thread(), n, aligned); });
+        for_rounds<R>(0, [&](u32 r) { w[r] = load_quad(a.weight, r * T + thread(), n, aligned); });
     wait_for_previous();
 
     const auto value = [&](u32 q) {
@@ -27,19 +44,23 @@ DEVICE void norm_row(const NormArgs &a) {
         const f32x4 b = load_quad(a.b + at, q, n, aligned);
         return each(x, b, [&](f32 p, f32 s) { return fma(s, a.scale, p); });
     };
-    if constexpr (R > 0) for_rounds<R>(0, [&](u32 r) { v[r] = value(r * kRowThreads + thread()); });
+    if constexpr (R > 0) for_rounds<R>(0, [&](u32 r) { v[r] = value(r * T + thread()); });
     f32 squares = 0;
     for_rounds<R>(rounds, [&](u32 r) {
-        const u32 q = r * kRowThreads + thread();
+        const u32 q = r * T + thread();
         if constexpr (R == 0) v[0] = value(q);
         const f32x4 x = v[R > 0 ? r : 0];
-        squares = add_squares(squares, x);
+        if constexpr (T == kRowThreads) squares = add_squares(squares, x);
         if constexpr (kAdd) store_quad(a.sum + at, q, n, aligned, x);
     });
-    const f32 factor = norm_factor(add_block(squares, scratch), n, a.eps);
+    if constexpr (T > kRowThreads)
+        squares = add_squares_of_block<T>(v);
+    else
+        squares = add_block(squares, reinterpret_cast<f32 *>(shared()));
+    const f32 factor = norm_factor(squares, n, a.eps);
     const Q8 q8 = a.q8.codes ? q8_row(a.q8, block_x(), n) : Q8{};
     for_rounds<R>(rounds, [&](u32 r) {
-        const u32 q = r * kRowThreads + thread();
+        const u32 q = r * T + thread();
         if constexpr (R == 0) v[0] = value(q);
         f32x4 weight;
         if constexpr (kEarly)
@@ -77,15 +98,18 @@ DEVICE void norm_head(const NormArgs &a) {
     });
 }
 
-#define NORM(R)                                                            \
-    KERNEL(rmsnorm_##R, NormArgs, kRowThreads, 1) { norm_row<false, R>(a); } \
-    KERNEL(add_rmsnorm_##R, NormArgs, kRowThreads, 1) { norm_row<true, R>(a); }
-NORM(1)
-NORM(2)
-NORM(4)
-NORM(8)
-NORM(16)
-NORM(0)
+#define NORM(name, R, T)                                            \
+    KERNEL(rmsnorm_##name, NormArgs, T, 1) { norm_row<false, R, T>(a); } \
+    KERNEL(add_rmsnorm_##name, NormArgs, T, 1) { norm_row<true, R, T>(a); }
+NORM(1, 1, 256)
+NORM(2, 2, 256)
+NORM(4, 4, 256)
+NORM(8, 8, 256)
+NORM(16, 16, 256)
+NORM(0, 0, 256)
+NORM(wide_512, 1, 512)
+NORM(wide_1024, 1, 1024)
+NORM(wide_2048, 2, 1024)
 #undef NORM
 KERNEL(rmsnorm_heads_1, NormArgs, kRowThreads, 1) { norm_head<1>(a); }
 KERNEL(rmsnorm_heads_2, NormArgs, kRowThreads, 1) { norm_head<2>(a); }

@@ -7,6 +7,8 @@ namespace ridge::simt {
 
 // rmsnorm_<R>, add_rmsnorm_<R>: a block of 256 threads for each row of `width` columns, at most 1024 R where R > 0.
 // rmsnorm_heads_<R>: 32 lanes for each row, 8 rows to a block, at most 128 R columns.
+// rmsnorm_wide_<Q>, add_rmsnorm_wide_<Q>: the same bits by a block of up to 1024 threads, for at most 4 Q columns. Few
+// rows leave most of the GPU idle, and the latency of one block is what counts.
 struct NormArgs {
     const f32 *x;       // (rows, width)
     const f32 *b;       // (rows, width), of add_rmsnorm: x + scale * b is what is normalised
@@ -17,5 +19,8 @@ struct NormArgs {
     u32 rows, width;
     f32 eps, scale;
 };
+
+constexpr u32 norm_wide_threads(u32 quads) { return quads < 1024 ? quads : 1024; }
+constexpr u32 norm_wide_shared_bytes(u32 quads) { return (4 * quads + 16) * 4; }
 
 }  // namespace ridge::simt
