@@ -8,7 +8,7 @@
 //
 // A block owns 128 weight rows x kTokens rows of x, in steps of kStep columns: while one step is multiplied the next rows of
 // x are on their way, and the threads decode the next step's weights, each a group of 32 of a row or a half of one, from
-// raw bytes that came 256 columns at a time.
+// raw bytes that came a chunk of columns at a time.
 //
 // Shared memory: weights[2] (128, kStep + 8) f16 | x[2] (kTokens, kStep + 8) f16 | raw weights[2], where staged
 #include "backend/simt/kernels/contract_f16.h"
@@ -173,9 +173,9 @@ struct HalfBlock : BlockOfBank {
             const MmaMatrix &m = matrix_of(row);
             const std::byte *bytes = row_bytes(m, row);
             if constexpr (kStagedRaw) {
-                const u32 chunk = step * kHalfStep / kMmaChunk;
+                const u32 chunk = step * kHalfStep / a.chunk;
                 const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(bytes)) + chunk * m.chunk_bytes) & 15;
-                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (kMmaChunk / 32), own_part(i), g[i]);
+                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (a.chunk / 32), own_part(i), g[i]);
             } else {
                 decode_group(m.format, bytes, group, own_part(i), g[i]);
             }
@@ -234,7 +234,7 @@ struct HalfBlock : BlockOfBank {
         decode_step(0, next);
         store_step(0, next);
         Sums sums = {};
-        constexpr u32 kChunkSteps = kMmaChunk / kHalfStep;
+        const u32 chunk_steps = a.chunk / kHalfStep;
         for (u32 step = 0; step < steps; step++) {
             copy_async_wait<0>();
             sync();
@@ -242,7 +242,7 @@ struct HalfBlock : BlockOfBank {
             // this chunk's first step.
             const bool more = step + 1 < steps;
             if (more) fetch_x(step + 1);
-            if (kStagedRaw && step % kChunkSteps == 0 && step + kChunkSteps < steps) fetch_raw(step / kChunkSteps + 1);
+            if (kStagedRaw && step % chunk_steps == 0 && step + chunk_steps < steps) fetch_raw(step / chunk_steps + 1);
             copy_async_commit();
             if (more) decode_step(step + 1, next);
             multiply(step, sums);
