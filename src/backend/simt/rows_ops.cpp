@@ -239,15 +239,21 @@ void emit_top_k(const LaunchView &v, Emit &e) {
 void emit_moe_route(const LaunchView &v, Emit &e) {
     const auto &op = op_of<MoeRoute>(v);
     const u32 n = v.cols(op.logits), k = v.cols(op.ids);
-    emit_rows(v, e, "moe_route", op.logits, route_shared_bytes(n, k),
-              {v.ptr<float>(op.logits), v.ptr<float>(op.weights), v.ptr<i32>(op.ids), n, k, op.normalize ? 1u : 0u});
+    const RouteArgs a{v.ptr<float>(op.logits), v.ptr<float>(op.weights), v.ptr<i32>(op.ids), n, k,
+                      op.normalize ? 1u : 0u};
+    const u32 few = n <= 128 ? 1 : 2;
+    if (n <= 256 && k <= kRouteFew)
+        e.grid("route", few == 1 ? "moe_route_1" : "moe_route_2", {rows_of(v, op.logits)}, 128 * few,
+               route_few_shared_bytes(few), a);
+    else
+        emit_rows(v, e, "moe_route", op.logits, route_shared_bytes(n, k), a);
 }
 std::string_view refuses_route(const Program &program, const Op &op) {
     return program.value(std::get_if<MoeRoute>(&op)->logits).cols > kMostRouted ? "more than 4096 experts" : "";
 }
 void emit_moe_combine(const LaunchView &v, Emit &e) {
     const auto &op = op_of<MoeCombine>(v);
-    e.grid("route", "moe_combine", quads_of(v, op.out), kThreads, 0,
+    e.grid("route", "moe_combine", {rows_of(v, op.out), over(v.cols(op.out), 4 * kCombineThreads)}, kCombineThreads, 0,
            CombineArgs{v.ptr<float>(op.x), v.ptr<float>(op.weights), v.ptr<float>(op.out), v.cols(op.out),
                        v.cols(op.weights)});
 }

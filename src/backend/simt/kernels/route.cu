@@ -165,6 +165,74 @@ KERNEL(moe_route, RouteArgs, kRowThreads, 1) {
     for (u32 i = thread(); i < a.k; i += kRowThreads) store(a.out + at + i, divide(weights[i], sum));
 }
 
+// The same bits for up to 128 R columns and kRouteFew places, by 128 R threads. Each run of 32 lanes takes the softmax of
+// the whole row by itself, so that only the weights at the end need a barrier.
+template <u32 R>
+DEVICE void route_few(const RouteArgs &a) {
+    constexpr u32 kQuads = kRun * R;
+    constexpr u32 kAbsent = 0, kNan = 1, kZero = 2;  // keys in the order of ranks: that of a number is its bits + kZero
+    const bool aligned = a.n % 4 == 0;
+    const f32 *x = a.x + u64{block_x()} * a.n;
+    u32x4 *keys = reinterpret_cast<u32x4 *>(shared()) + run() * kQuads;
+    f32 *weights = reinterpret_cast<f32 *>(reinterpret_cast<u32x4 *>(shared()) + 4 * R * kQuads);
+    let_next_start();
+    wait_for_previous();
+    f32x4 v[R];
+    f32 top = kMinusInfinity, sums[kRuns] = {};
+    for_rounds<R>(0, [&](u32 r) {
+        v[r] = load_quad(x, r * kRun + run_lane(), a.n, aligned, kMinusInfinity);
+        top = max(top, max(max(v[r].x, v[r].y), max(v[r].z, v[r].w)));
+    });
+    top = max_lanes(top, kRun);
+    for_rounds<R>(0, [&](u32 r) {
+        const u32 column = 4 * (r * kRun + run_lane());
+        v[r] = each(v[r], [&](f32 p) { return exp(p - top); });
+        if (column >= a.n) v[r].x = 0;
+        if (column + 1 >= a.n) v[r].y = 0;
+        if (column + 2 >= a.n) v[r].z = 0;
+        if (column + 3 >= a.n) v[r].w = 0;
+        sums[r] = sum_lanes(add_quad(0, v[r]), kRun);
+    });
+    const f32 sum = add_runs(sums);
+    for_rounds<R>(0, [&](u32 r) {
+        const u32 q = r * kRun + run_lane();
+        const auto key = [&](f32 e, u32 column) {
+            const f32 p = divide(e, sum);
+            return column >= a.n ? kAbsent : p == p ? f32_bits(p) + kZero : kNan;
+        };
+        keys[q] = u32x4{key(v[r].x, 4 * q), key(v[r].y, 4 * q + 1), key(v[r].z, 4 * q + 2), key(v[r].w, 4 * q + 3)};
+    });
+    sync_wave();
+    const u32 i = thread(), mine = reinterpret_cast<const u32 *>(keys)[i];
+    u32 before = 0;
+    for (u32 q = 0; 4 * q < a.n; q++) {
+        const u32x4 other = keys[q];
+        const u32 above = q < i / 4 ? mine - 1 : mine;  // of equals the lower column comes first
+        before += (other.x > above ? 1 : 0) + (other.y > above ? 1 : 0) + (other.z > above ? 1 : 0) +
+                  (other.w > above ? 1 : 0);
+    }
+    for (u32 j = i / 4 * 4; j < i; j++) before += reinterpret_cast<const u32 *>(keys)[j] == mine ? 1 : 0;
+    const u64 at = u64{block_x()} * a.k;
+    if (i >= a.k && i < kRouteFew) weights[i] = 0;
+    if (i < a.n && before < a.k) {
+        const f32 p = mine >= kZero ? as_f32(mine - kZero) : as_f32(0x7fc00000u);
+        store(a.ids + at + before, static_cast<i32>(i));
+        if (a.normalize)
+            weights[before] = p;
+        else
+            store(a.out + at + before, p);
+    }
+    if (!a.normalize) return;
+    sync();
+    f32x4 quad = {};
+    if (run_lane() < kRouteFew / 4) quad = reinterpret_cast<const f32x4 *>(weights)[run_lane()];
+    const f32 total = sum_lanes(add_quad(0, quad), kRun);
+    if (i < a.k) store(a.out + at + i, divide(weights[i], total));
+}
+
+KERNEL(moe_route_1, RouteArgs, 128, 1) { route_few<1>(a); }
+KERNEL(moe_route_2, RouteArgs, 256, 1) { route_few<2>(a); }
+
 // A NaN or +infinity comes before everything, and gives no column.
 DEVICE void offer(Found &best, f32 v, u32 column) {
     if (!(v < -kMinusInfinity)) best = {-kMinusInfinity, kNoColumn};
@@ -213,18 +281,27 @@ KERNEL(arg_max, ArgMaxArgs, kRowThreads, 1) {
     store(a.counters + block_x(), 0u);
 }
 
-KERNEL(moe_combine, CombineArgs, kRowThreads, 1) {
+KERNEL(moe_combine, CombineArgs, kCombineThreads, 1) {
     let_next_start();
     wait_for_previous();
-    const u32 q = block_y() * kRowThreads + thread(), row = block_x();
+    const u32 q = block_y() * kCombineThreads + thread(), row = block_x();
     if (4 * q >= a.n) return;
     const bool aligned = a.n % 4 == 0;
+    constexpr u32 kAtOnce = 8;
     f32x4 sum = {};
-    for (u32 s = 0; s < a.slots; s++) {
-        const u64 i = u64{row} * a.slots + s;
-        const f32 weight = load(a.weights + i);
-        const f32x4 x = load_quad(a.x + i * a.n, q, a.n, aligned);
-        sum = each(x, sum, [&](f32 v, f32 so_far) { return fma(weight, v, so_far); });
+    for (u32 first = 0; first < a.slots; first += kAtOnce) {
+        f32x4 x[kAtOnce];
+        f32 weight[kAtOnce];
+        for_rounds<kAtOnce>(0, [&](u32 r) {
+            if (first + r >= a.slots) return;
+            const u64 i = u64{row} * a.slots + first + r;
+            weight[r] = load(a.weights + i);
+            x[r] = load_quad(a.x + i * a.n, q, a.n, aligned);
+        });
+        for_rounds<kAtOnce>(0, [&](u32 r) {
+            if (first + r < a.slots)
+                sum = each(x[r], sum, [&](f32 v, f32 so_far) { return fma(weight[r], v, so_far); });
+        });
     }
     store_quad(a.out + u64{row} * a.n, q, a.n, aligned, sum);
 }

@@ -17,6 +17,12 @@ struct RouteArgs {
 constexpr u32 kMostRouted = 4096;
 constexpr u32 route_shared_bytes(u32 n, u32 k) { return ((n + 3) / 4 * 4 + (k + 3) / 4 * 4 + 16) * 4; }
 
+// moe_route_<R>: of at most 128 R columns and kRouteFew places, a block of 128 R threads for each row.
+constexpr u32 kRouteFew = 32;
+constexpr u32 route_few_shared_bytes(u32 r) { return 4 * r * 128 * r * 4 + kRouteFew * 4; }
+
+// A thread of blocks of kCombineThreads (y) for each quad of a row (x).
+constexpr u32 kCombineThreads = 64;
 struct CombineArgs {
     const f32 *x;        // (m * slots, n)
     const f32 *weights;  // (m, slots)
