@@ -39,6 +39,16 @@ DEVICE f32 rotated(const f32 *head, u32 e, u32 half, bool adjacent, const f32x2 
     return second ? x * turn.y + y * turn.x : x * turn.x - y * turn.y;
 }
 
+// The same of a quad at once, of pairs j and j + half in whole quads.
+DEVICE f32x4 rotated_quad(const f32x4 *head, u32 q, u32 half, const f32x4 &v, const f32x2 (&turn)[4]) {
+    const bool second = 4 * q >= half;
+    const f32x4 o = head[second ? q - half / 4 : q + half / 4];
+    const auto one = [&](f32 mine, f32 other, const f32x2 &t) {
+        return second ? other * t.y + mine * t.x : mine * t.x - other * t.y;
+    };
+    return {one(v.x, o.x, turn[0]), one(v.y, o.y, turn[1]), one(v.z, o.z, turn[2]), one(v.w, o.w, turn[3])};
+}
+
 template <u32 R>
 DEVICE void heads(const HeadsArgs &a) {
     const u32 token = block_x(), d = a.head_dim, half = a.n_rot / 2;
@@ -48,6 +58,7 @@ DEVICE void heads(const HeadsArgs &a) {
     const f32 *x = h.x + u64{token} * h.cols + h.first;
     const f32x2 *table = reinterpret_cast<const f32x2 *>(a.table) + u64{token} * half;
     f32 *mine = reinterpret_cast<f32 *>(shared()) + run() * (128 * R);
+    const bool quads = a.adjacent == 0 && half % 4 == 0, any_q8 = a.k_type == kStateQ8 || a.v_type == kStateQ8;
     f32x4 v[R], w[R] = {};
     f32x2 turn[R][4] = {};
     f32 squares[kRuns] = {};
@@ -58,6 +69,15 @@ DEVICE void heads(const HeadsArgs &a) {
     wait_for_previous();
     for_rounds<R>(0, [&](u32 r) {
         v[r] = load_quad(x, r * kRun + run_lane(), n, aligned);
+        if (quads) {
+            const u32 e = 4 * (r * kRun + run_lane());
+            if (!turns || e >= 2 * half) return;
+            const f32x4 *from = reinterpret_cast<const f32x4 *>(table + (e < half ? e : e - half));
+            const f32x4 low = load(from), high = load(from + 1);
+            turn[r][0] = {low.x, low.y}, turn[r][1] = {low.z, low.w};
+            turn[r][2] = {high.x, high.y}, turn[r][3] = {high.z, high.w};
+            return;
+        }
         for (u32 i = 0; i < 4; i++) {
             const u32 e = 4 * (r * kRun + run_lane()) + i;
             if (turns && e < 2 * half) turn[r][i] = load(table + (a.adjacent ? e / 2 : e < half ? e : e - half));
@@ -75,7 +95,9 @@ DEVICE void heads(const HeadsArgs &a) {
     sync_wave();
     for_rounds<R>(0, [&](u32 r) {
         const u32 q = r * kRun + run_lane(), e = 4 * q;
-        if (turns) {
+        if (turns && quads) {
+            if (e < 2 * half) v[r] = rotated_quad(reinterpret_cast<const f32x4 *>(mine), q, half, v[r], turn[r]);
+        } else if (turns) {
             if (e < 2 * half) v[r].x = rotated(mine, e, half, a.adjacent, turn[r][0]);
             if (e + 1 < 2 * half) v[r].y = rotated(mine, e + 1, half, a.adjacent, turn[r][1]);
             if (e + 2 < 2 * half) v[r].z = rotated(mine, e + 2, half, a.adjacent, turn[r][2]);
@@ -84,7 +106,7 @@ DEVICE void heads(const HeadsArgs &a) {
         if (h.kind == 0) store_quad(a.q_out + u64{token} * h.cols + h.first, q, n, aligned, v[r]);
         const bool to_state = there && h.kind != 0;
         store_state(h.kind == 1 ? a.k_state : a.v_state, h.kind == 1 ? a.k_type : a.v_type, slot_of_token, h.cols,
-                    h.first + e, end, v[r], to_state);
+                    h.first + e, end, v[r], to_state, any_q8);
     });
 }
 

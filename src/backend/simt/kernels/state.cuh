@@ -9,11 +9,14 @@ namespace ridge::simt {
 
 // Columns column .. column + 3 of row `slot` of a state of `cols` columns, as far as they are below `end`. All lanes of a
 // wave take part; where the state is q8_0, eight neighbours hold a block, and there is it for all of them or none.
-DEVICE void store_state(std::byte *state, u32 type, u64 slot, u32 cols, u32 column, u32 end, const f32x4 &v, bool there) {
-    const u32 most_of_lane =
-        max(max(magnitude_bits(v.x), magnitude_bits(v.y)), max(magnitude_bits(v.z), magnitude_bits(v.w)));
-    u32 most = most_of_lane;
-    for (u32 mask = 4; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
+// `any_q8`, the same in all lanes: whether it is q8_0 for one of the wave.
+DEVICE void store_state(std::byte *state, u32 type, u64 slot, u32 cols, u32 column, u32 end, const f32x4 &v, bool there,
+                        bool any_q8) {
+    u32 most = 0;
+    if (any_q8) {
+        most = max(max(magnitude_bits(v.x), magnitude_bits(v.y)), max(magnitude_bits(v.z), magnitude_bits(v.w)));
+        for (u32 mask = 4; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
+    }
     if (!there || column >= end) return;
     const f32 x[4] = {v.x, v.y, v.z, v.w};
     if (type == kStateQ8) {
