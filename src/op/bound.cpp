@@ -78,9 +78,10 @@ struct SoftmaxSteps {
 bool is_mma(Order o) { return o >= Order::softmax_mma_split && o <= Order::softmax_mma_bf16_exp2; }
 SoftmaxSteps softmax_steps(Order order, const AttentionCase &c) {
     const double n = static_cast<double>(c.length), blocks = std::floor(n / 64) + 2, segments = std::floor(n / 512) + 2;
-    // A wave takes at least 32 positions of its chunk's units at a time; then waves, chunks and a sink are joined.
+    // A wave takes at least 32 positions of its chunk's units, two of them where there are no more, at a time; then
+    // waves, chunks and a sink are joined.
     if (order == Order::softmax_split) {
-        const double each = 2 * std::ceil(blocks / 32);
+        const double each = 2 * std::max(std::ceil(blocks / 32), n <= 128 ? 2.0 : 1.0);
         return {.exps = each + 4, .products = each + 3};
     }
     if (!is_mma(order)) return {.exps = blocks + 1, .products = blocks + 2 * segments};

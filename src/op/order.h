@@ -66,11 +66,11 @@ enum class Order : uint8_t {
     softmax_blocks64,
 
     // Softmax over the KV of one token and head in chunks of whole units of 64 positions: as many units each as make at
-    // most 32 chunks of those that the token sees. A chunk is shared by 256 lanes in rows of L (8 for heads of up to 64
-    // values, 16 up to 128, 32), four positions of a row at a time; a lane has eight values. d_j: fma over those
-    // ascending, then neighbours as sum_together in simt/kernels/attention_split.cu. A wave has one running maximum, a
-    // lane its own sums; rows, waves and chunks are joined ascending, each by its distance to the largest maximum. A
-    // wave of 64 lanes gives other bits than one of 32.
+    // most 32 chunks of those that the token sees, but one chunk of two units. A chunk is shared by 256 lanes in rows of
+    // L (8 for heads of up to 64 values, 16 up to 128, 32), four positions of a row at a time; a lane has eight values.
+    // d_j: fma over those ascending, then neighbours as sum_together in simt/kernels/attention_split.cu. A wave has one
+    // running maximum, a lane its own sums; rows, waves and chunks are joined ascending, each by its distance to the
+    // largest maximum. A wave of 64 lanes gives other bits than one of 32.
     softmax_split,
 
     // Softmax over the KV of one token and head by matrix instructions on 16-bit operands, in blocks of 64 positions

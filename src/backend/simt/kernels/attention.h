@@ -31,8 +31,9 @@ constexpr u32 general_shared_bytes(u32 head_dim) { return (3 * head_dim + 64) * 
 // part of those heads (y), and token (z).
 
 constexpr u32 kSplitThreads = 256;
-// Chunks of a token are whole units of positions, alike but for the last, and at most kSplitChunks.
-constexpr u32 kSplitUnit = 64, kSplitChunks = 32;
+// Chunks of a token are whole units of positions, alike but for the last, and at most kSplitChunks; up to kSplitAlone
+// units are one chunk.
+constexpr u32 kSplitUnit = 64, kSplitChunks = 32, kSplitAlone = 2;
 // What a chunk leaves: maximum and sum of each head, then (heads, head_dim) sums of values.
 constexpr u32 split_part_floats(u32 heads, u32 head_dim) { return heads * (2 + head_dim); }
 // Of each wave (8 of 32 lanes, or 4) the same, then a factor for each wave or chunk and the last factor of each head.

@@ -53,7 +53,9 @@ struct Chunk {
 };
 DEVICE Chunk chunk_of(Visible seen, u32 i) {
     const u32 from = seen.first / kSplitUnit, units = (seen.last - 1) / kSplitUnit + 1 - from;
-    const u32 each = (units + kSplitChunks - 1) / kSplitChunks, of = (units + each - 1) / each;
+    // Few units are read sooner by one block than joined.
+    const u32 each = units <= kSplitAlone ? kSplitAlone : (units + kSplitChunks - 1) / kSplitChunks;
+    const u32 of = (units + each - 1) / each;
     return {max(seen.first, (from + i * each) * kSplitUnit), min(seen.last, (from + (i + 1) * each) * kSplitUnit), of};
 }
 
