@@ -11,7 +11,7 @@
 namespace ridge::simt {
 namespace {
 
-constexpr uint32_t kThreads = 256, kStages = 2, kUnitRows = 2;  // as in contract_dot.cuh
+constexpr uint32_t kThreads = 256, kLeastStages = 2, kMostStages = 8, kUnitRows = 2;  // as in contract_dot.cuh
 constexpr uint32_t kResident = 3;  // blocks of a processor that its shared memory is divided by
 
 // The kernels' names, by the rows of x that they take together.
@@ -173,13 +173,16 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     // As many steps to a stage as the row has and the share of a block in shared memory allows. Beside a row's bytes a
     // stage has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8 bytes for each.
     const auto stage_bytes = [&](uint32_t steps) { return (std::min(steps * step, row) + 30) / 16 * 16; };
-    const auto ring_bytes = [&](uint32_t steps) {
-        return (kStages * kUnitRows * stage_bytes(steps) + kStages * 8 + 15) / 16 * 16;
+    const auto ring_bytes = [&](uint32_t steps, uint32_t stages) {
+        return (stages * kUnitRows * stage_bytes(steps) + stages * 8 + 15) / 16 * 16;
     };
     const uint32_t most = e.device().shared_per_block / kResident, steps = (a.k / 32 + wave - 1) / wave;
-    a.stage_steps = 1;
-    while (a.stage_steps < steps && a.ring_at + waves * ring_bytes(a.stage_steps + 1) <= most) a.stage_steps++;
-    a.stage_bytes = stage_bytes(a.stage_steps), a.ring_bytes = ring_bytes(a.stage_steps);
+    const auto fits = [&](uint32_t n, uint32_t stages) { return a.ring_at + waves * ring_bytes(n, stages) <= most; };
+    a.stage_steps = 1, a.stages = kLeastStages;
+    while (a.stage_steps < steps && fits(a.stage_steps + 1, a.stages)) a.stage_steps++;
+    // Of short rows several units are on their way.
+    while (a.stages < kMostStages && a.stage_steps == steps && fits(steps, a.stages + 1)) a.stages++;
+    a.stage_bytes = stage_bytes(a.stage_steps), a.ring_bytes = ring_bytes(a.stage_steps, a.stages);
     uint32_t shared = a.ring_at + waves * a.ring_bytes;
     // As many blocks as are resident at once: each wave goes on to its next row.
     const uint32_t resident = e.device().processors * kResident;

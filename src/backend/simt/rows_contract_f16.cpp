@@ -55,7 +55,9 @@ void emit(const LaunchView &v, Emit &e) {
     const auto blocks = [&](uint32_t tokens) { return tiles * ((rows + tokens - 1) / tokens); };
     const bool two = 2 * (shared(128) + 1024) <= e.device().shared_per_block;
     if (kNvidia && rows > 128 && blocks(256) >= 2 * processors) return launch("contract_f16_256_512", 256, 512);
-    if (kNvidia && !two && blocks(128) * 4 >= 3 * processors) return launch("contract_f16_128_512", 128, 512);
+    // So, too, where large tiles just give every processor one.
+    const bool one_each = blocks(128) <= processors && blocks(128) * 4 >= 3 * processors;
+    if (kNvidia && (one_each || (!two && blocks(128) > processors))) return launch("contract_f16_128_512", 128, 512);
     if (blocks(128) >= 2 * processors) return launch("contract_f16_128_256", 128, 256);
     launch("contract_f16_64_256", 64, 256);
 }

@@ -5,12 +5,12 @@
 // its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations that a lane loads and
 // the bookkeeping of a step, which take as many instructions as decoding one row does.
 //
-// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, one of which arrives
-// while another is read, over the ends of rows: what is in flight does not depend on registers, the file's odd alignments
-// cost nothing, and the first stage is on its way before the launch in front of this one has ended (weights are never
+// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, of which all but one
+// are on their way while that one is read, over the ends of rows: what is in flight does not depend on registers, the file's odd alignments
+// cost nothing, and the first stages are on their way before the launch in front of this one has ended (weights are never
 // written). Stages are long so that memory is read in long pieces.
 //
-// Shared memory: tables of the format | per wave: kStages stages of two rows of stage_bytes, then their barriers
+// Shared memory: tables of the format | per wave: stages of two rows of stage_bytes, then their barriers
 #pragma once
 
 #define RIDGE_TAB(first, words, i) ::ridge::simt::shared_table((first) + (i))
@@ -51,7 +51,7 @@ DEVICE u32x2 shared_table2(u32 word) {
 namespace ridge::simt {
 
 constexpr u32 kDotThreads = 256, kDotWaves = kDotThreads / kWave;
-constexpr int kStages = 2;
+constexpr int kStages = 2;  // where copies are not bulk copies; else as many as the host says
 constexpr u32 kRows = 2;  // of a unit
 
 DEVICE u32 bank_of(const ContractDotArgs &a, u32 unit) {
@@ -83,15 +83,16 @@ DEVICE DotUnit unit_at(const ContractDotArgs &a, u32 unit, u32 expert) {
 struct DotRing {
     u32 at;           // in shared memory
     u32 stage_bytes;  // of one row
+    u32 stages;
 
     DEVICE u32 row(u32 stage, u32 r) const { return at + (stage * kRows + r) * stage_bytes; }
     DEVICE Barrier *barrier(u32 stage) const {
-        return reinterpret_cast<Barrier *>(shared() + at + kStages * kRows * stage_bytes) + stage;
+        return reinterpret_cast<Barrier *>(shared() + at + stages * kRows * stage_bytes) + stage;
     }
     DEVICE void begin() const {
         if constexpr (kBulkCopies) {
             if (lane() == 0)
-                for (u32 s = 0; s < kStages; s++) barrier_init(barrier(s), 1);
+                for (u32 s = 0; s < stages; s++) barrier_init(barrier(s), 1);
             sync_wave();
         }
     }
@@ -412,7 +413,8 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
         x_row = a.x_by_slot != 0 ? out_row : out_row / a.slots;
     }
 
-    const DotRing ring{a.ring_at + w * a.ring_bytes, a.stage_bytes};
+    const u32 stages = kBulkCopies ? a.stages : kStages;
+    const DotRing ring{a.ring_at + w * a.ring_bytes, a.stage_bytes, stages};
     ring.begin();
     u32 ahead = first, ahead_step = 0;
     DotUnit ahead_unit{};
@@ -428,7 +430,7 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
         }
         if constexpr (!kBulkCopies) copy_async_commit();
     };
-    for (u32 s = 0; s < kStages - 1; s++) fetch(s);
+    for (u32 s = 0; s < stages - 1; s++) fetch(s);
     for (u32 i = thread(); i < a.table_words; i += kDotThreads)
         *reinterpret_cast<u32 *>(shared() + (a.table_first + i - RIDGE_TABLE_ORIGIN) * 4) =
             table_word(a.table_first + i);
@@ -441,7 +443,7 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
         f32 acc[kRows][M] = {};
         for (u32 begin = 0; begin < steps; begin += a.stage_steps) {
             ring.wait(stage, parity);
-            fetch(stage == 0 ? kStages - 1 : stage - 1);
+            fetch(stage == 0 ? stages - 1 : stage - 1);
             u32 at[kRows];
 #pragma unroll
             for (u32 r = 0; r < kRows; r++)
@@ -454,7 +456,7 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
 #pragma unroll
                 for (u32 r = 0; r < kRows; r++) at[r] += a.bank[u.bank[r]].step_bytes;
             }
-            if (++stage == kStages) stage = 0, parity ^= 1;
+            if (++stage == stages) stage = 0, parity ^= 1;
         }
 #pragma unroll
         for (u32 t = 0; t < M; t++) {

@@ -27,6 +27,7 @@ struct ContractDotArgs {
     u32 glu;          // GluKind + 1 of two banks whose products are paired; 0: banks are independent
     u32 stage_bytes;  // of a row in a stage of a wave's ring
     u32 stage_steps;  // that a stage holds
+    u32 stages;       // of a wave's ring, where the machine has bulk copies
     u32 ring_at;      // in shared memory, behind the tables
     u32 ring_bytes;   // of a wave
     u32 next_early;   // the next launch may start from the beginning on; 0: when a block has read its weights
