@@ -65,22 +65,30 @@ void build_qkv(Example &e, Format f, uint32_t) {
                  e.contract(x, e.weight(f, 9, 256)), e.contract(x, e.weight(f, 9, 256))};
 }
 
-// Plain, and with experts. A variant is a unit.
+// Two of six experts for each token.
+ValueId route(Example &e) {
+    const ValueId logits = e.input("logits", 6), ids = e.value("ids", 2, 1, DType::i32);
+    e.add(TopK{logits, ids, e.value("weights", 2)});
+    return ids;
+}
+
+// `n` gated units of x, with experts where there are ids.
+ValueId gated(Example &e, Format f, ValueId x, ValueId ids, uint32_t n, GluKind unit) {
+    const uint32_t experts = ids == kNone ? 1 : 6, k = e.program.value(x).cols;
+    const ValueId gate = e.contract(x, e.weight(f, n, k, experts), ids);
+    const ValueId up = e.contract(x, e.weight(f, n, k, experts), ids);
+    const ValueId out = e.value("units", n, ids == kNone ? 1 : 2);
+    e.add(Glu{gate, up, out, unit});
+    return out;
+}
+
+// A variant is a unit.
 void build_gate_up(Example &e, Format f, uint32_t unit) {
-    const ValueId x = e.input("x", 256), logits = e.input("logits", 6);
-    for (const bool routed : {false, true}) {
-        ValueId ids = kNone;
-        if (routed) {
-            ids = e.value("ids", 2, 1, DType::i32);
-            e.add(TopK{logits, ids, e.value("weights", 2)});
-        }
-        const uint32_t experts = routed ? 6 : 1;
-        const ValueId gate = e.contract(x, e.weight(f, 37, 256, experts), ids);
-        const ValueId up = e.contract(x, e.weight(f, 37, 256, experts), ids);
-        const ValueId out = e.value("out", 37, routed ? 2 : 1);
-        e.add(Glu{gate, up, out, static_cast<GluKind>(unit)});
-        e.outputs.push_back(out);
-    }
+    e.outputs = {gated(e, f, e.input("x", 256), kNone, 37, static_cast<GluKind>(unit))};
+}
+void build_moe_pair(Example &e, Format f, uint32_t unit) {
+    const ValueId x = e.input("x", 256), ids = route(e);
+    e.outputs = {gated(e, f, x, ids, 37, static_cast<GluKind>(unit))};
 }
 
 // The second variant scales what it adds.
@@ -158,19 +166,9 @@ void build_publish_q8(Example &e, Format f, uint32_t variant) {
         x = e.value("attended", 256);
         e.add(Attention{q, x, ks, vs, 4, 2, 64, 0.125f, 0});
     } else {
-        const bool routed = variant == 6;
-        const ValueId in = e.input("x", 256), logits = e.input("logits", 6);
-        ValueId ids = kNone;
-        if (routed) {
-            ids = e.value("ids", 2, 1, DType::i32);
-            e.add(TopK{logits, ids, e.value("weights", 2)});
-        }
-        const uint32_t experts = routed ? 6 : 1;
-        const ValueId gate = e.contract(in, e.weight(f, 256, 256, experts), ids);
-        const ValueId up = e.contract(in, e.weight(f, 256, 256, experts), ids);
-        x = e.value("units", 256, routed ? 2 : 1);
-        e.add(Glu{gate, up, x, GluKind::silu});
-        e.outputs.push_back(e.contract(x, e.weight(f, 24, 256, experts), ids));
+        const ValueId in = e.input("x", 256), ids = variant == 6 ? route(e) : kNone;
+        x = gated(e, f, in, ids, 256, GluKind::silu);
+        e.outputs.push_back(e.contract(x, e.weight(f, 24, 256, ids == kNone ? 1 : 6), ids));
         return;
     }
     e.outputs.push_back(e.contract(x, e.weight(f, 24, 256)));
@@ -179,6 +177,7 @@ void build_publish_q8(Example &e, Format f, uint32_t variant) {
 constexpr Rule kRules[] = {
     {Lever::qkv, kind<Contract>(), 1, build_qkv},
     {Lever::gate_up, kind<GateUp>(), 3, build_gate_up},
+    {Lever::moe_pair, kind<GateUp>(), 3, build_moe_pair},
     {Lever::add_rmsnorm, kind<AddRmsNorm>(), 2, build_add_rmsnorm},
     {Lever::qk_norm_rope, kind<QkNormRope>(), 4, build_qk_norm_rope},
     {Lever::moe_route, kind<MoeRoute>(), 1, build_moe_route},

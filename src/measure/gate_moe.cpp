@@ -251,7 +251,7 @@ void try_top_k(Trial &trial) {
 void try_arg_max(Trial &trial) {
     if (!trial.wants(kind<ArgMax>())) return;
     for (const uint32_t n : {1u, 2u, 5u, 128u, 1001u, 5003u, 40000u}) try_arg_max(trial, n, 1);
-    try_arg_max(trial, 4097, 3);
+    try_arg_max(trial, 4097, 3), try_arg_max(trial, 300, 16);
 }
 
 void try_moe_route(Trial &trial) {

@@ -2,6 +2,7 @@
 #include "engine/fuse.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "engine/support.h"
@@ -69,16 +70,16 @@ INSTANTIATE_TEST_SUITE_P(Each, FuseModels,
 
 TEST(Fuse, EveryLeverSetGivesASoundProgram) {
     for (const Shape &s : {llama(), qwen2(), qwen3(), qwen3moe()})
-        for (unsigned bits = 0; bits < 64; bits++) {
+        for (unsigned bits = 0; bits < 128; bits++) {
             LeverSet levers = LeverSet::none();
-            const Lever rules[] = {Lever::int8_dot,    Lever::qkv,          Lever::gate_up,
-                                   Lever::add_rmsnorm, Lever::qk_norm_rope, Lever::moe_route};
-            for (unsigned i = 0; i < 6; i++)
+            const Lever rules[] = {Lever::int8_dot,     Lever::qkv,       Lever::gate_up, Lever::add_rmsnorm,
+                                   Lever::qk_norm_rope, Lever::moe_route, Lever::moe_pair};
+            for (unsigned i = 0; i < std::size(rules); i++)
                 if ((bits >> i & 1) != 0) levers = levers.with(rules[i]);
             const Program p = fuse(forward(s), levers);
             ASSERT_NO_THROW(check(p)) << levers.to_string() << "\n" << to_string(p);
             EXPECT_EQ(p.levers, levers);
-            EXPECT_EQ(count<GateUp>(p) > 0, levers.has(Lever::gate_up));
+            EXPECT_EQ(count<GateUp>(p) > 0, levers.has(s.experts > 0 ? Lever::moe_pair : Lever::gate_up));
             EXPECT_EQ(count<AddRmsNorm>(p) > 0, levers.has(Lever::add_rmsnorm));
             EXPECT_EQ(count<QkNormRope>(p) > 0, levers.has(Lever::qk_norm_rope));
             EXPECT_EQ(count<Quantize>(p) > 0, levers.has(Lever::int8_dot));
@@ -181,8 +182,9 @@ TEST(FuseGateUp, KeepsExpertIds) {
     const ValueId x = h.value("x", 64), ids = h.value("ids", 2, 1, DType::i32);
     h.p.inputs = {x, ids};
     h.glu(h.contract_experts(x, ids, "gate", 32, 4), h.contract_experts(x, ids, "up", 32, 4), "act");
-    const GateUp g = only<GateUp>(fused(h.p, {Lever::gate_up}));
+    const GateUp g = only<GateUp>(fused(h.p, {Lever::moe_pair}));
     EXPECT_EQ(g.ids, ids);
+    EXPECT_EQ(count<GateUp>(fused(h.p, {Lever::gate_up})), 0U) << "experts have a lever of their own";
 }
 
 TEST(FuseGateUp, KeepsTheUnit) {
