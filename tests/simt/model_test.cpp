@@ -54,7 +54,7 @@ Text write(const std::filesystem::path &file, const Where &where, LeverSet lever
     devices.options.driver = where.driver;
     const auto model = Model::open(file, {.threads = 1, .devices = devices, .tokenizer = false});
     const auto session = model->session({.context = kContext, .batch = 32, .levers = levers});
-    return write(*session, test::some_tokens(kPrompt, getenv("SALT") ? atoi(getenv("SALT")) : 1), answer, kAnswer);
+    return write(*session, test::some_tokens(kPrompt, 1), answer, kAnswer);
 }
 
 size_t places_that_differ(const Text &a, const Text &b) {
@@ -153,12 +153,16 @@ TEST(EmulatedRealModel, SmolLm2ThroughHip) {
         return Model::open(path, {.devices = devices});
     };
     const auto cpu = open("cpu", ""), hip = open(gpu.device(), gpu.driver());
-    const auto tokens = cpu->tokenizer().encode("A roofline plot shows how fast");
+    const auto tokens = cpu->tokenizer().encode("The capital of France is");
     const std::span<const int32_t> prompt = std::span(tokens).first(std::min<size_t>(tokens.size(), 8));
     const SessionOptions options{.context = 64, .batch = 16};
     const Text want = write(*cpu->session(options), prompt, {}, 4);
     const Text got = write(*hip->session(options), prompt, want.tokens, 4);
     EXPECT_EQ(places_that_differ(got, want), 0u);
+    // What the int8 codes that fall to the other side cost; beside exact activations they cost 1e-3 on average.
+    const double kl = apart(got, want, 1).kl;
+    EXPECT_LE(kl, 1e-2);
+    fmt::print("SmolLM2: {} tokens, KL at most {:.1e}\n", got.tokens.size(), kl);
 }
 
 }  // namespace
