@@ -260,12 +260,15 @@ void try_moe_route(Trial &trial) {
         for (const uint32_t k : {1u, 2u, 8u}) try_moe_route(trial, 128, k, normalize);
         try_moe_route(trial, 5, 5, normalize), try_moe_route(trial, 61, 6, normalize);
         try_moe_route(trial, 1, 1, normalize);
+        // Rows choose kernels by experts and places.
+        try_moe_route(trial, 256, 8, normalize), try_moe_route(trial, 199, 32, normalize);
+        try_moe_route(trial, 512, 10, normalize), try_moe_route(trial, 64, 33, normalize);
     }
 }
 
 void try_moe_combine(Trial &trial) {
     if (!trial.wants(kind<MoeCombine>())) return;
-    for (const uint32_t slots : {1u, 2u, 8u})
+    for (const uint32_t slots : {1u, 2u, 8u, 11u})
         for (const uint32_t n : {1u, 40u, 577u}) try_moe_combine(trial, n, slots);
 }
 
