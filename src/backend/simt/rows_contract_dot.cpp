@@ -176,7 +176,10 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const auto ring_bytes = [&](uint32_t steps, uint32_t stages) {
         return (stages * kUnitRows * stage_bytes(steps) + stages * 8 + 15) / 16 * 16;
     };
-    const uint32_t most = e.device().shared_per_block / kResident, steps = (a.k / 32 + wave - 1) / wave;
+    // The driver keeps 1 KiB for each block; another is for the values that are published.
+    constexpr uint32_t kKept = 1024, kValues = 1024;
+    const uint32_t most = (e.device().shared_per_block + kKept) / kResident - kKept - kValues;
+    const uint32_t steps = (a.k / 32 + wave - 1) / wave;
     const auto fits = [&](uint32_t n, uint32_t stages) { return a.ring_at + waves * ring_bytes(n, stages) <= most; };
     a.stage_steps = 1, a.stages = kLeastStages;
     while (a.stage_steps < steps && fits(a.stage_steps + 1, a.stages)) a.stage_steps++;
