@@ -143,13 +143,9 @@ Prediction predict(Side &a, Side &b, const AbPhase &phase, LeverActs acts, doubl
         return p;
     }
     if (acts == LeverActs::submitting) {
-        // All that lies outside of launches, at most.
-        p.at_most = true, p.k = std::numeric_limits<double>::infinity();
-        p.f = trace_steps(a, phase, seconds, [](const StepTrace &t) {
-                  double inside = 0;
-                  for (const LaunchTrace &l : t.launches) inside += l.end - l.start;
-                  return t.wall > 0 ? std::max(0.0, 1 - inside / t.wall) : 0;
-              }).median();
+        // On an H200 the time outside of launches said at most +4% where +22% and +28% were measured: launches that are
+        // timed one by one do not tell how they overlap, nor how the host waits.
+        p.unknown = "how launches overlap does not show in launches that are timed one by one";
         return p;
     }
     const PlanDifference d = difference(a.engine(), b.engine(), phase.step_tokens(a.batch()), acts);
