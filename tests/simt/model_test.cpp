@@ -19,7 +19,8 @@ namespace ridge::simt {
 namespace {
 
 constexpr uint32_t kPrompt = 12, kAnswer = 32, kContext = 64;
-// Of a text in which no router and no choice of a token is so close that rounding decides it, on any of the devices.
+// Which text. With int8 a close call of a router or of the next token falls either way (gate_model.h): of texts 1 to 5
+// this is the only one without, on all of the devices. In f32 all five agree.
 constexpr uint32_t kSalt = 4;
 
 using Row = std::vector<float>;
@@ -54,7 +55,7 @@ Text write(const std::filesystem::path &file, const Where &where, LeverSet lever
     devices.options.driver = where.driver;
     const auto model = Model::open(file, {.threads = 1, .devices = devices, .tokenizer = false});
     const auto session = model->session({.context = kContext, .batch = 32, .levers = levers});
-    return write(*session, test::some_tokens(kPrompt, 1), answer, kAnswer);
+    return write(*session, test::some_tokens(kPrompt, kSalt), answer, kAnswer);
 }
 
 size_t places_that_differ(const Text &a, const Text &b) {
@@ -141,7 +142,10 @@ TEST_P(EmulatedModel, ExpertsOnTheCpu) {
     EXPECT_EQ(places_that_differ(split, one), 0u);
 }
 
-// A model that people use, through HIP: a short prompt and the first tokens of an answer.
+// A model that people use, through HIP: a short prompt and the first tokens of an answer are the CPU's. A difference in
+// the last bit of an activation turns some of its codes, which costs as much as quantising did, so with int8 two
+// devices may part where a choice is close ("A roofline plot shows how fast": one of four tokens, its logit 0.1 below
+// the other); not so in f32.
 TEST(EmulatedRealModel, SmolLm2ThroughHip) {
     const std::filesystem::path path = test::real_model(test::kSmolLm2);
     RIDGE_NEEDS_MODEL(path);
@@ -155,14 +159,18 @@ TEST(EmulatedRealModel, SmolLm2ThroughHip) {
     const auto cpu = open("cpu", ""), hip = open(gpu.device(), gpu.driver());
     const auto tokens = cpu->tokenizer().encode("The capital of France is");
     const std::span<const int32_t> prompt = std::span(tokens).first(std::min<size_t>(tokens.size(), 8));
-    const SessionOptions options{.context = 64, .batch = 16};
-    const Text want = write(*cpu->session(options), prompt, {}, 4);
-    const Text got = write(*hip->session(options), prompt, want.tokens, 4);
-    EXPECT_EQ(places_that_differ(got, want), 0u);
-    // What the int8 codes that fall to the other side cost; beside exact activations they cost 1e-3 on average.
-    const double kl = apart(got, want, 1).kl;
-    EXPECT_LE(kl, 1e-2);
-    fmt::print("SmolLM2: {} tokens, KL at most {:.1e}\n", got.tokens.size(), kl);
+    for (const bool int8 : {true, false}) {
+        const LeverSet levers = int8 ? LeverSet::defaults() : LeverSet::defaults().without(Lever::int8_dot);
+        const SessionOptions options{.context = 64, .batch = 16, .levers = levers};
+        const Text want = write(*cpu->session(options), prompt, {}, 4);
+        const Text got = write(*hip->session(options), prompt, want.tokens, 4);
+        const Apart a = apart(got, want, expected_error(cpu->program(), cpu->hparams(), int8, DType::f16));
+        EXPECT_LE(a.share, 1);
+        EXPECT_LE(a.kl_share, 1);
+        EXPECT_EQ(places_that_differ(got, want), 0u) << (int8 ? "int8" : "f32");
+        fmt::print("{}: logits {:.1e} of what rounding explains, KL at most {:.1e}\n", int8 ? "int8" : "f32", a.share,
+                   a.kl);
+    }
 }
 
 }  // namespace
