@@ -16,7 +16,7 @@ std::vector<int32_t> routed(std::vector<uint32_t> rows) {
 }
 
 TEST(MmaTiles, LeversChooseTheSizes) {
-    const LeverSet on = LeverSet::defaults();
+    const LeverSet on = LeverSet::defaults().with(Lever::dynamic_m_tile);
     const auto sizes = [](const MmaTiles &t) { return std::vector<uint32_t>{t.large, t.middle, t.small}; };
     EXPECT_EQ(sizes(mma_tiles(on, true)), (std::vector<uint32_t>{128, 64, 32}));
     EXPECT_EQ(sizes(mma_tiles(on, false)), (std::vector<uint32_t>{64, 0, 32}));
