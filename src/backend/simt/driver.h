@@ -48,8 +48,6 @@ struct Driver {
     int (*release_host)(void *) = nullptr;
     int (*to_device)(Address, const void *, size_t, Handle stream) = nullptr;
     int (*to_host)(void *, Address, size_t, Handle stream) = nullptr;
-    int (*on_device)(Address to, Address from, size_t, Handle stream) = nullptr;
-    int (*to_peer)(Address to, int to_device, Address from, int from_device, size_t, Handle stream) = nullptr;
     int (*fill)(Address, unsigned char, size_t, Handle stream) = nullptr;
 
     int (*load_module)(Handle *, const void *image) = nullptr;
@@ -64,7 +62,6 @@ struct Driver {
     int (*create_event)(Handle *) = nullptr;
     int (*destroy_event)(Handle) = nullptr;
     int (*record)(Handle event, Handle stream) = nullptr;
-    int (*wait_event)(Handle stream, Handle event) = nullptr;
     int (*synchronize_event)(Handle event) = nullptr;
     int (*elapsed)(float *milliseconds, Handle start, Handle end) = nullptr;
 
@@ -78,6 +75,30 @@ struct Driver {
     std::string (*error)(int code) = nullptr;
     static constexpr int kOutOfMemory = 2;  // of both drivers
 };
+
+// Where a driver keeps what describe() tells of a device: its numbers of attributes.
+struct DriverAttributes {
+    int major, minor, processors, wave, shared_per_block, threads_per_processor, clock_khz, l2, integrated;
+};
+// Fills all but the name and the memory. `ask(value, attribute)` is the driver's call; the code is the last that failed.
+template <class Ask>
+int describe_by(const DriverAttributes &at, DriverDevice &out, Ask &&ask) {
+    int code = 0;
+    const auto read = [&](int attribute) {
+        int value = 0;
+        if (const int failed = ask(&value, attribute); failed != 0) code = failed;
+        return value;
+    };
+    out.major = read(at.major), out.minor = read(at.minor);
+    out.processors = static_cast<uint32_t>(read(at.processors));
+    out.wave = static_cast<uint32_t>(read(at.wave));
+    out.shared_per_block = static_cast<uint32_t>(read(at.shared_per_block));
+    out.threads_per_processor = static_cast<uint32_t>(read(at.threads_per_processor));
+    out.clock_khz = static_cast<uint32_t>(read(at.clock_khz));
+    out.l2 = static_cast<uint64_t>(read(at.l2));
+    out.integrated = read(at.integrated) != 0;
+    return code;
+}
 
 // Codes of driver calls as an Error{device} that says what was tried. `what`: "copying to the device".
 void check(const Driver &, int code, const char *what);

@@ -34,17 +34,16 @@ struct LaunchConfig {
     unsigned n_attributes;
 };
 
-enum Attribute : int {
-    kMaxThreadsPerProcessor = 39,
-    kProcessors = 16,
-    kClock = 13,
-    kIntegrated = 18,
-    kL2 = 38,
-    kMajor = 75,
-    kMinor = 76,
-    kSharedOptin = 97,
-    kWarp = 10,
-};
+// CUdevice_attribute. Shared memory is what a block may have when it asks for more than the usual 48 KB.
+constexpr DriverAttributes kAttributes = {.major = 75,
+                                          .minor = 76,
+                                          .processors = 16,
+                                          .wave = 10,
+                                          .shared_per_block = 97,
+                                          .threads_per_processor = 39,
+                                          .clock_khz = 13,
+                                          .l2 = 38,
+                                          .integrated = 18};
 
 struct Functions {
     int (*init)(unsigned);
@@ -63,8 +62,6 @@ struct Functions {
     int (*free_host)(void *);
     int (*to_device)(Address, const void *, size_t, Handle);
     int (*to_host)(void *, Address, size_t, Handle);
-    int (*on_device)(Address, Address, size_t, Handle);
-    int (*to_peer)(Address, Handle, Address, Handle, size_t, Handle);
     int (*fill)(Address, unsigned char, size_t, Handle);
     int (*load)(Handle *, const void *);
     int (*unload)(Handle);
@@ -77,7 +74,6 @@ struct Functions {
     int (*event)(Handle *, unsigned);
     int (*end_event)(Handle);
     int (*record)(Handle, Handle);
-    int (*wait_event)(Handle, Handle, unsigned);
     int (*synchronize_event)(Handle);
     int (*elapsed)(float *, Handle, Handle);
     int (*begin)(Handle, int);
@@ -88,8 +84,6 @@ struct Functions {
     int (*end_ready)(Handle);
     int (*error_name)(int, const char **);
     int (*error_text)(int, const char **);
-    int (*can_peer)(int *, int, int);
-    int (*enable_peer)(Handle, unsigned);
 } cu;
 
 std::array<Handle, kMostDevices> contexts{};  // the primary ones, retained when a device is first used
@@ -121,29 +115,9 @@ int describe(int device, DriverDevice &out) {
     if (code == 0) code = cu.device_name(name.data(), static_cast<int>(name.size()) - 1, d);
     if (code == 0) code = cu.total(&total, d);
     if (code != 0) return code;
-    const auto ask = [&](Attribute a) {
-        int value = 0;
-        if (const int failed = cu.attribute(&value, a, d); failed != 0) code = failed;
-        return value;
-    };
     out.name = name.data();
     out.memory = total;
-    out.major = ask(kMajor), out.minor = ask(kMinor);
-    out.processors = static_cast<uint32_t>(ask(kProcessors));
-    out.wave = static_cast<uint32_t>(ask(kWarp));
-    out.shared_per_block = static_cast<uint32_t>(ask(kSharedOptin));
-    out.threads_per_processor = static_cast<uint32_t>(ask(kMaxThreadsPerProcessor));
-    out.clock_khz = static_cast<uint32_t>(ask(kClock));
-    out.l2 = static_cast<uint64_t>(ask(kL2));
-    out.integrated = ask(kIntegrated) != 0;
-    return code;
-}
-
-int copy_to_peer(Address to, int to_device, Address from, int from_device, size_t bytes, Handle stream) {
-    Handle a, b;
-    int code = context_of(to_device, &a);
-    if (code == 0) code = context_of(from_device, &b);
-    return code != 0 ? code : cu.to_peer(to, a, from, b, bytes, stream);
+    return describe_by(kAttributes, out, [d](int *value, int attribute) { return cu.attribute(value, attribute, d); });
 }
 
 int allow_shared(Handle function, int bytes) {
@@ -166,7 +140,6 @@ int create_stream(Handle *s) {
     return cu.stream(s, kNonBlocking);
 }
 int create_event(Handle *e) { return cu.event(e, 0); }
-int wait_event(Handle stream, Handle event) { return cu.wait_event(stream, event, 0); }
 int begin_capture(Handle stream) {
     constexpr int kThreadLocal = 1;
     return cu.begin(stream, kThreadLocal);
@@ -188,20 +161,19 @@ bool resolve(Library &l) {
            l.get(cu.memory, "cuMemGetInfo_v2") && l.get(cu.alloc, "cuMemAlloc_v2") && l.get(cu.free, "cuMemFree_v2") &&
            l.get(cu.alloc_host, "cuMemAllocHost_v2") && l.get(cu.free_host, "cuMemFreeHost") &&
            l.get(cu.to_device, "cuMemcpyHtoDAsync_v2") && l.get(cu.to_host, "cuMemcpyDtoHAsync_v2") &&
-           l.get(cu.on_device, "cuMemcpyDtoDAsync_v2") && l.get(cu.to_peer, "cuMemcpyPeerAsync") &&
+           
            l.get(cu.fill, "cuMemsetD8Async") && l.get(cu.load, "cuModuleLoadData") &&
            l.get(cu.unload, "cuModuleUnload") && l.get(cu.function, "cuModuleGetFunction") &&
            l.get(cu.function_attribute, "cuFuncSetAttribute") && l.get(cu.launch, "cuLaunchKernelEx") &&
            l.get(cu.stream, "cuStreamCreate") && l.get(cu.end_stream, "cuStreamDestroy_v2") &&
            l.get(cu.synchronize, "cuStreamSynchronize") && l.get(cu.event, "cuEventCreate") &&
            l.get(cu.end_event, "cuEventDestroy_v2") && l.get(cu.record, "cuEventRecord") &&
-           l.get(cu.wait_event, "cuStreamWaitEvent") && l.get(cu.synchronize_event, "cuEventSynchronize") &&
+           l.get(cu.synchronize_event, "cuEventSynchronize") &&
            l.get(cu.elapsed, "cuEventElapsedTime") && l.get(cu.begin, "cuStreamBeginCapture_v2") &&
            l.get(cu.end, "cuStreamEndCapture") && l.get(cu.instantiate, "cuGraphInstantiateWithFlags") &&
            l.get(cu.end_graph, "cuGraphDestroy") && l.get(cu.run_graph, "cuGraphLaunch") &&
            l.get(cu.end_ready, "cuGraphExecDestroy") && l.get(cu.error_name, "cuGetErrorName") &&
-           l.get(cu.error_text, "cuGetErrorString") && l.get(cu.can_peer, "cuDeviceCanAccessPeer") &&
-           l.get(cu.enable_peer, "cuCtxEnablePeerAccess");
+           l.get(cu.error_text, "cuGetErrorString");
 }
 
 Driver open(const std::string &path) {
@@ -233,12 +205,12 @@ Driver open(const std::string &path) {
     d.devices = std::min(d.devices, kMostDevices);
     d.use = use, d.describe = describe, d.memory = cu.memory;
     d.allocate = cu.alloc, d.release = cu.free, d.allocate_host = cu.alloc_host, d.release_host = cu.free_host;
-    d.to_device = cu.to_device, d.to_host = cu.to_host, d.on_device = cu.on_device, d.to_peer = copy_to_peer;
+    d.to_device = cu.to_device, d.to_host = cu.to_host;
     d.fill = cu.fill;
     d.load_module = cu.load, d.unload_module = cu.unload, d.find_function = cu.function;
     d.allow_shared = allow_shared, d.launch = launch;
     d.create_stream = create_stream, d.destroy_stream = cu.end_stream, d.synchronize = cu.synchronize;
-    d.create_event = create_event, d.destroy_event = cu.end_event, d.record = cu.record, d.wait_event = wait_event;
+    d.create_event = create_event, d.destroy_event = cu.end_event, d.record = cu.record;
     d.synchronize_event = cu.synchronize_event, d.elapsed = cu.elapsed;
     d.begin_capture = begin_capture, d.end_capture = cu.end, d.instantiate = instantiate;
     d.destroy_graph = cu.end_graph, d.launch_graph = cu.run_graph, d.destroy_ready = cu.end_ready;

@@ -17,17 +17,15 @@ namespace {
 constexpr int kOldestDriver = 60000000;
 
 // hipDeviceAttribute_t of HIP 6.
-enum Attribute : int {
-    kClock = 5,
-    kIntegrated = 16,
-    kL2 = 19,
-    kMaxSharedPerBlock = 74,
-    kMaxThreadsPerProcessor = 57,
-    kProcessors = 63,
-    kMajor = 23,
-    kMinor = 61,
-    kWarp = 87,
-};
+constexpr DriverAttributes kAttributes = {.major = 23,
+                                          .minor = 61,
+                                          .processors = 63,
+                                          .wave = 87,
+                                          .shared_per_block = 74,
+                                          .threads_per_processor = 57,
+                                          .clock_khz = 5,
+                                          .l2 = 19,
+                                          .integrated = 16};
 
 struct Functions {
     int (*init)(unsigned);
@@ -44,8 +42,6 @@ struct Functions {
     int (*free_host)(void *);
     int (*to_device)(void *, const void *, size_t, Handle);
     int (*to_host)(void *, void *, size_t, Handle);
-    int (*on_device)(void *, void *, size_t, Handle);
-    int (*to_peer)(void *, int, const void *, int, size_t, Handle);
     int (*fill)(void *, unsigned char, size_t, Handle);
     int (*load)(Handle *, const void *);
     int (*unload)(Handle);
@@ -58,7 +54,6 @@ struct Functions {
     int (*event)(Handle *);
     int (*end_event)(Handle);
     int (*record)(Handle, Handle);
-    int (*wait_event)(Handle, Handle, unsigned);
     int (*synchronize_event)(Handle);
     int (*elapsed)(float *, Handle, Handle);
     int (*begin)(Handle, int);
@@ -79,22 +74,10 @@ int describe(int device, DriverDevice &out) {
     int code = hip.device_name(name.data(), static_cast<int>(name.size()) - 1, device);
     if (code == 0) code = hip.total(&total, device);
     if (code != 0) return code;
-    const auto ask = [&](Attribute a) {
-        int value = 0;
-        if (const int failed = hip.attribute(&value, a, device); failed != 0) code = failed;
-        return value;
-    };
     out.name = name.data();
     out.memory = total;
-    out.major = ask(kMajor), out.minor = ask(kMinor);
-    out.processors = static_cast<uint32_t>(ask(kProcessors));
-    out.wave = static_cast<uint32_t>(ask(kWarp));
-    out.shared_per_block = static_cast<uint32_t>(ask(kMaxSharedPerBlock));
-    out.threads_per_processor = static_cast<uint32_t>(ask(kMaxThreadsPerProcessor));
-    out.clock_khz = static_cast<uint32_t>(ask(kClock));
-    out.l2 = static_cast<uint64_t>(ask(kL2));
-    out.integrated = ask(kIntegrated) != 0;
-    return code;
+    return describe_by(kAttributes, out,
+                       [device](int *value, int attribute) { return hip.attribute(value, attribute, device); });
 }
 
 int allocate(Address *a, size_t bytes) {
@@ -107,10 +90,6 @@ int release(Address a) { return hip.free(pointer(a)); }
 int allocate_host(void **p, size_t bytes) { return hip.alloc_host(p, bytes, 0); }
 int to_device(Address to, const void *from, size_t n, Handle s) { return hip.to_device(pointer(to), from, n, s); }
 int to_host(void *to, Address from, size_t n, Handle s) { return hip.to_host(to, pointer(from), n, s); }
-int on_device(Address to, Address from, size_t n, Handle s) { return hip.on_device(pointer(to), pointer(from), n, s); }
-int to_peer(Address to, int to_device, Address from, int from_device, size_t n, Handle s) {
-    return hip.to_peer(pointer(to), to_device, pointer(from), from_device, n, s);
-}
 int fill(Address a, unsigned char v, size_t n, Handle s) { return hip.fill(pointer(a), v, n, s); }
 int allow_shared(Handle, int) { return 0; }  // a block has what the device has
 
@@ -125,7 +104,6 @@ int create_stream(Handle *s) {
     return hip.stream(s, kNonBlocking);
 }
 int create_event(Handle *e) { return hip.event(e); }
-int wait_event(Handle stream, Handle event) { return hip.wait_event(stream, event, 0); }
 int begin_capture(Handle stream) {
     constexpr int kThreadLocal = 1;
     return hip.begin(stream, kThreadLocal);
@@ -141,19 +119,17 @@ bool resolve(Library &l) {
            l.get(hip.total, "hipDeviceTotalMem") && l.get(hip.memory, "hipMemGetInfo") &&
            l.get(hip.alloc, "hipMalloc") && l.get(hip.free, "hipFree") && l.get(hip.alloc_host, "hipHostMalloc") &&
            l.get(hip.free_host, "hipHostFree") && l.get(hip.to_device, "hipMemcpyHtoDAsync") &&
-           l.get(hip.to_host, "hipMemcpyDtoHAsync") && l.get(hip.on_device, "hipMemcpyDtoDAsync") &&
-           l.get(hip.to_peer, "hipMemcpyPeerAsync") && l.get(hip.fill, "hipMemsetD8Async") &&
+           l.get(hip.to_host, "hipMemcpyDtoHAsync") && l.get(hip.fill, "hipMemsetD8Async") &&
            l.get(hip.load, "hipModuleLoadData") && l.get(hip.unload, "hipModuleUnload") &&
            l.get(hip.function, "hipModuleGetFunction") && l.get(hip.launch, "hipModuleLaunchKernel") &&
            l.get(hip.stream, "hipStreamCreateWithFlags") && l.get(hip.end_stream, "hipStreamDestroy") &&
            l.get(hip.synchronize, "hipStreamSynchronize") && l.get(hip.event, "hipEventCreate") &&
            l.get(hip.end_event, "hipEventDestroy") && l.get(hip.record, "hipEventRecord") &&
-           l.get(hip.wait_event, "hipStreamWaitEvent") && l.get(hip.synchronize_event, "hipEventSynchronize") &&
-           l.get(hip.elapsed, "hipEventElapsedTime") && l.get(hip.begin, "hipStreamBeginCapture") &&
-           l.get(hip.end, "hipStreamEndCapture") && l.get(hip.instantiate, "hipGraphInstantiate") &&
-           l.get(hip.end_graph, "hipGraphDestroy") && l.get(hip.run_graph, "hipGraphLaunch") &&
-           l.get(hip.end_ready, "hipGraphExecDestroy") && l.get(hip.error_name, "hipGetErrorName") &&
-           l.get(hip.error_text, "hipGetErrorString");
+           l.get(hip.synchronize_event, "hipEventSynchronize") && l.get(hip.elapsed, "hipEventElapsedTime") &&
+           l.get(hip.begin, "hipStreamBeginCapture") && l.get(hip.end, "hipStreamEndCapture") &&
+           l.get(hip.instantiate, "hipGraphInstantiate") && l.get(hip.end_graph, "hipGraphDestroy") &&
+           l.get(hip.run_graph, "hipGraphLaunch") && l.get(hip.end_ready, "hipGraphExecDestroy") &&
+           l.get(hip.error_name, "hipGetErrorName") && l.get(hip.error_text, "hipGetErrorString");
 }
 
 Driver open(const std::string &path) {
@@ -185,11 +161,11 @@ Driver open(const std::string &path) {
     check(d, code, "starting the runtime");
     d.use = hip.set, d.describe = describe, d.memory = hip.memory;
     d.allocate = allocate, d.release = release, d.allocate_host = allocate_host, d.release_host = hip.free_host;
-    d.to_device = to_device, d.to_host = to_host, d.on_device = on_device, d.to_peer = to_peer, d.fill = fill;
+    d.to_device = to_device, d.to_host = to_host, d.fill = fill;
     d.load_module = hip.load, d.unload_module = hip.unload, d.find_function = hip.function;
     d.allow_shared = allow_shared, d.launch = launch;
     d.create_stream = create_stream, d.destroy_stream = hip.end_stream, d.synchronize = hip.synchronize;
-    d.create_event = create_event, d.destroy_event = hip.end_event, d.record = hip.record, d.wait_event = wait_event;
+    d.create_event = create_event, d.destroy_event = hip.end_event, d.record = hip.record;
     d.synchronize_event = hip.synchronize_event, d.elapsed = hip.elapsed;
     d.begin_capture = begin_capture, d.end_capture = hip.end, d.instantiate = instantiate;
     d.destroy_graph = hip.end_graph, d.launch_graph = hip.run_graph, d.destroy_ready = hip.end_ready;

@@ -1,5 +1,5 @@
-// The formats for SIMT kernels: Fmt<F> derives from formats.def what a kernel wants at compile time, FormatId names a
-// format at run time, and with_format() turns one into the other.
+// The formats for SIMT kernels: Fmt<F> derives from formats.def what a kernel wants at compile time, and FormatId names a
+// format at run time.
 #pragma once
 
 #include "backend/simt/device.h"

@@ -10,7 +10,5 @@ namespace ridge::simt {
 ContractMmaArgs mma_arguments(const LaunchView &v);
 // Tiles of `rows` weight rows in all banks, which learn where theirs begin.
 uint32_t mma_row_tiles(ContractMmaArgs &a, uint32_t rows);
-// Whether it has expert ids.
-bool mma_routed(const Op &op);
 
 }  // namespace ridge::simt

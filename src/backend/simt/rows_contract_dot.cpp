@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "backend/simt/banks.h"
 #include "backend/simt/kernels/contract_dot.h"
 #include "backend/simt/rows.h"
 #include "core/error.h"
@@ -19,6 +20,7 @@ struct Kernels {
     Format format;
     std::string_view file;
     std::array<std::string_view, 4> name;  // of 1, 2, 4, 8
+    uint32_t origin;  // RIDGE_TABLE_ORIGIN of the file: the word of all tables that its shared memory begins with
     uint32_t table_first, table_words;
 };
 
@@ -27,40 +29,40 @@ struct Kernels {
         "contract_dot_" #prefix "_1", "contract_dot_" #prefix "_2", "contract_dot_" #prefix "_4", \
             "contract_dot_" #prefix "_8"                                                          \
     }
-#define ROW(NAME, prefix, file, ...) \
-    { Format::NAME, "contract_dot_" #file, NAMES(prefix), __VA_ARGS__ }
+#define ROW(NAME, prefix, file, origin, ...) \
+    { Format::NAME, "contract_dot_" #file, NAMES(prefix), origin, __VA_ARGS__ }
 constexpr Kernels kKernels[] = {
-    ROW(Q4_0, q4_0, plain, 0, 0),
-    ROW(Q4_1, q4_1, plain, 0, 0),
-    ROW(Q5_0, q5_0, plain, 0, 0),
-    ROW(Q5_1, q5_1, plain, 0, 0),
-    ROW(Q8_0, q8_0, plain, 0, 0),
-    ROW(IQ4_NL, iq4_nl, plain, iq4nl_values),
-    ROW(IQ4_XS, iq4_xs, plain, iq4nl_values),
-    ROW(MXFP4, mxfp4, plain, mxfp4_values),
-    ROW(Q2_K, q2_K, k, 0, 0),
-    ROW(Q3_K, q3_K, k, 0, 0),
-    ROW(Q4_K, q4_K, k, 0, 0),
-    ROW(Q5_K, q5_K, k, 0, 0),
-    ROW(Q6_K, q6_K, k, 0, 0),
-    ROW(TQ1_0, tq1_0, k, 0, 0),
-    ROW(TQ2_0, tq2_0, k, 0, 0),
-    ROW(IQ2_XXS, iq2_xxs, iq2_xxs, iq2xxs_grid),
-    ROW(IQ2_XS, iq2_xs, iq2_xs, iq2xs_grid),
-    ROW(IQ2_S, iq2_s, iq2_s, iq2s_grid),
-    ROW(IQ3_XXS, iq3_xxs, iq3_xxs, iq3xxs_grid),
-    ROW(IQ3_S, iq3_s, iq3_s, iq3s_grid),
-    ROW(IQ1_S, iq1_s, iq1, iq1s_grid),
-    ROW(IQ1_M, iq1_m, iq1, iq1s_grid),
+    ROW(Q4_0, q4_0, plain, 6400, 0, 0),
+    ROW(Q4_1, q4_1, plain, 6400, 0, 0),
+    ROW(Q5_0, q5_0, plain, 6400, 0, 0),
+    ROW(Q5_1, q5_1, plain, 6400, 0, 0),
+    ROW(Q8_0, q8_0, plain, 6400, 0, 0),
+    ROW(IQ4_NL, iq4_nl, plain, 6400, iq4nl_values),
+    ROW(IQ4_XS, iq4_xs, plain, 6400, iq4nl_values),
+    ROW(MXFP4, mxfp4, plain, 6400, mxfp4_values),
+    ROW(Q2_K, q2_K, k, 0, 0, 0),
+    ROW(Q3_K, q3_K, k, 0, 0, 0),
+    ROW(Q4_K, q4_K, k, 0, 0, 0),
+    ROW(Q5_K, q5_K, k, 0, 0, 0),
+    ROW(Q6_K, q6_K, k, 0, 0, 0),
+    ROW(TQ1_0, tq1_0, k, 0, 0, 0),
+    ROW(TQ2_0, tq2_0, k, 0, 0, 0),
+    ROW(IQ2_XXS, iq2_xxs, iq2_xxs, 0, iq2xxs_grid),
+    ROW(IQ2_XS, iq2_xs, iq2_xs, 512, iq2xs_grid),
+    ROW(IQ2_S, iq2_s, iq2_s, 1536, iq2s_grid),
+    ROW(IQ3_XXS, iq3_xxs, iq3_xxs, 3584, iq3xxs_grid),
+    ROW(IQ3_S, iq3_s, iq3_s, 3840, iq3s_grid),
+    ROW(IQ1_S, iq1_s, iq1, 4352, iq1s_grid),
+    ROW(IQ1_M, iq1_m, iq1, 4352, iq1s_grid),
 };
 // The formats whose signs are a bit for each weight but one, looked up in a table instead (lever sign_parity off), and
 // two with a bit for every weight, whose kernels are the same text as above: what differs there is noise.
 constexpr Kernels kSignTable[] = {
-    ROW(IQ2_XXS, iq2_xxs_signs, signs, iq2xxs_grid), ROW(IQ2_XS, iq2_xs_signs, signs, iq2xs_grid),
-    ROW(IQ3_XXS, iq3_xxs_signs, signs, iq3xxs_grid), ROW(IQ2_S, iq2_s_signs, signs, iq2s_grid),
-    ROW(IQ3_S, iq3_s_signs, signs, iq3s_grid),
+    ROW(IQ2_XXS, iq2_xxs_signs, signs, 0, iq2xxs_grid), ROW(IQ2_XS, iq2_xs_signs, signs, 0, iq2xs_grid),
+    ROW(IQ3_XXS, iq3_xxs_signs, signs, 0, iq3xxs_grid), ROW(IQ2_S, iq2_s_signs, signs, 0, iq2s_grid),
+    ROW(IQ3_S, iq3_s_signs, signs, 0, iq3s_grid),
 };
-constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), 0, 0};
+constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), 0, 0, 0};
 #undef ROW
 #undef NAMES
 
@@ -73,42 +75,10 @@ const Kernels &kernels_of(Format f, bool sign_table) {
     return kAny;
 }
 
-// Where a file keeps its tables: word 0 of all tables lies so many words before its shared memory (RIDGE_TABLE_ORIGIN).
-uint32_t table_origin(const Kernels &k) {
-    return k.file == "contract_dot_plain" ? 6400 : k.file == "contract_dot_signs" ? 0 : k.table_first;
-}
-
-FormatSet block_formats() {
-    FormatSet s;
-    for (const FormatInfo &f : all_formats())
-        if (!f.is_float()) s = s | FormatSet{f.id};
-    return s;
-}
 FormatSet signed_formats() {
     FormatSet s;
     for (const Kernels &k : kSignTable) s = s | FormatSet{k.format};
     return s;
-}
-FormatSet any_formats() {
-    FormatSet s;
-    for (const FormatInfo &f : all_formats()) s = s | FormatSet{f.id};
-    return s;
-}
-
-// What Contract and GateUp have in common.
-struct Banks {
-    uint32_t n = 0;
-    std::array<Bank, 3> bank;
-    ValueId x, ids;
-    bool gated = false;
-    GluKind kind = GluKind::silu;
-    ValueId q8 = kNone;
-    bool out_read = true;
-};
-Banks banks_of(const Op &op) {
-    if (const Contract *c = std::get_if<Contract>(&op)) return {c->n_banks, c->banks, c->x, c->ids};
-    const GateUp &g = std::get<GateUp>(op);
-    return {2, {Bank{g.gate, kNone, g.out}, Bank{g.up, kNone, g.out}}, g.x, g.ids, true, g.kind, g.q8, g.out_read};
 }
 
 DotBank dot_bank(const LaunchView &v, const Bank &b, uint32_t first, uint32_t wave) {
@@ -168,7 +138,7 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     if (!same) k = &kAny;
     if (last > 0) {
         a.table_first = first, a.table_words = last - first;
-        a.ring_at = ((last - (same ? table_origin(*k) : 0)) * 4 + 15) / 16 * 16;
+        a.ring_at = ((last - k->origin) * 4 + 15) / 16 * 16;
     }
     // As many steps to a stage as the row has and the share of a block in shared memory allows. Beside a row's bytes a
     // stage has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8 bytes for each.
@@ -231,28 +201,24 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
 void emit_int8(const LaunchView &v, Emit &e) { emit_dots(v, e, false); }
 void emit_sign_table(const LaunchView &v, Emit &e) { emit_dots(v, e, true); }
 
-void emit_f32(const LaunchView &v, Emit &e) {
+// f32 activations: a launch of kernel `name`, a block of which makes `units` of the result in a row of x.
+void emit_f32_blocks(const LaunchView &v, Emit &e, std::string_view name, uint32_t units, uint32_t threads,
+                     uint32_t shared) {
     const Banks b = banks_of(v.op);
-    const uint32_t waves = kThreads / e.device().wave;
     ContractF32Args a{};
     const uint32_t routed = fill(v, b, e.device().wave, 1, a);
     a.x = v.ptr<const f32>(b.x);
     a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
     a.grid_rows = std::min(a.rows, 32768u);
-    e.grid("contract_f32", "contract_f32", {(a.units + waves - 1) / waves, a.grid_rows}, kThreads, 0, a);
+    e.grid(name, name, {(a.units + units - 1) / units, a.grid_rows}, threads, shared, a);
     if (b.q8 != kNone) emit_quantize(v, e, b.bank[0].out, b.q8);
 }
-
+void emit_f32(const LaunchView &v, Emit &e) {
+    emit_f32_blocks(v, e, "contract_f32", kThreads / e.device().wave, kThreads, 0);
+}
 void emit_float(const LaunchView &v, Emit &e) {
-    const Banks b = banks_of(v.op);
-    ContractF32Args a{};
-    const uint32_t routed = fill(v, b, e.device().wave, 1, a);
-    a.x = v.ptr<const f32>(b.x);
-    a.rows = routed > 0 ? routed : static_cast<uint32_t>(v.rows(b.x));
-    a.grid_rows = std::min(a.rows, 32768u);
     constexpr uint32_t kFloatThreads = 128;
-    e.grid("contract_float", "contract_float", {a.units, a.grid_rows}, kFloatThreads, 4 * sizeof(float), a);
-    if (b.q8 != kNone) emit_quantize(v, e, b.bank[0].out, b.q8);
+    emit_f32_blocks(v, e, "contract_float", 1, kFloatThreads, 4 * sizeof(float));
 }
 
 // Contract and GateUp have the same rows.
@@ -264,15 +230,15 @@ void add_rows(std::vector<Row> &rows, std::array<std::string_view, 5> names) {
     k.order = Order::int8_lanes;
     k.publishes = true;
     // Of mixed formats this is the one there is.
-    k.name = names[0], k.formats = block_formats(), k.rank = 8;
+    k.name = names[0], k.formats = FormatSet::quantized(), k.rank = 8;
     rows.push_back({k, emit_int8});
     k.name = names[1], k.formats = signed_formats(), k.lever = Lever::sign_parity, k.rank = 10;
     rows.push_back({k, emit_int8});
     k.name = names[2], k.lever = Lever::none, k.rank = 9;
     rows.push_back({k, emit_sign_table});
-    k.name = names[3], k.formats = any_formats(), k.input = DType::f32, k.order = Order::f32_lanes, k.rank = 0;
+    k.name = names[3], k.formats = FormatSet::all(), k.input = DType::f32, k.order = Order::f32_lanes, k.rank = 0;
     rows.push_back({k, emit_f32});
-    k.name = names[4], k.formats = {Format::F32, Format::F16, Format::BF16}, k.order = Order::f32_quads128, k.rank = 1;
+    k.name = names[4], k.formats = FormatSet::floats(), k.order = Order::f32_quads128, k.rank = 1;
     rows.push_back({k, emit_float});
 }
 

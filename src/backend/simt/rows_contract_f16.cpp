@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/simt/banks.h"
 #include "backend/simt/kernels/contract_f16.h"
 #include "backend/simt/mma_arguments.h"
 #include "backend/simt/rows.h"
@@ -11,20 +12,12 @@ namespace {
 
 constexpr uint32_t kThreads = 256, kRows = 128;
 
-uint32_t columns_of(const Op &op, const Program &p) {
-    const ValueId x = std::holds_alternative<Contract>(op) ? std::get<Contract>(op).x : std::get<GateUp>(op).x;
-    return f16_columns(p.value(x).cols);
-}
-size_t rows_in(const Op &op, const Program &p, const StepLimits &l) {
-    const ValueId x = std::holds_alternative<Contract>(op) ? std::get<Contract>(op).x : std::get<GateUp>(op).x;
-    return rows_of(p.value(x), l.tokens, l.outputs);
-}
-
 // Behind Tile::kSharedZero: a power of two for each row of x, then x in f16.
 size_t factors_bytes(size_t rows) { return (rows * sizeof(f32) + 255) / 256 * 256; }
 size_t workspace(const Program &p, const Op &op, const StepLimits &l) {
-    const size_t rows = rows_in(op, p, l);
-    return Tile::kSharedZero + factors_bytes(rows) + rows * columns_of(op, p) * sizeof(u16);
+    const Value &x = p.value(banks_of(op).x);
+    const size_t rows = rows_of(x, l.tokens, l.outputs);
+    return Tile::kSharedZero + factors_bytes(rows) + rows * f16_columns(x.cols) * sizeof(u16);
 }
 
 template <bool kNvidia>
@@ -63,7 +56,7 @@ void emit(const LaunchView &v, Emit &e) {
 }
 
 std::string_view refuses(const Program &, const Op &op) {
-    return mma_routed(op) ? "its rows are routed to experts" : "";
+    return banks_of(op).ids != kNone ? "its rows are routed to experts" : "";
 }
 
 const std::vector<Row> kTable = [] {
@@ -71,8 +64,7 @@ const std::vector<Row> kTable = [] {
     const auto add = [&](OpKind op, std::string_view name, Features needs, auto emit_row) {
         Kernel k;
         k.name = name, k.op = op;
-        for (const FormatInfo &f : all_formats())
-            if (!f.is_float()) k.formats = k.formats | FormatSet{f.id};
+        k.formats = FormatSet::quantized();
         k.input = DType::q8;
         k.tokens = {9};
         k.needs = needs;

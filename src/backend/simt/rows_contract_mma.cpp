@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/simt/banks.h"
 #include "backend/simt/kernels/contract_mma.h"
 #include "backend/simt/mma_arguments.h"
 #include "backend/simt/mma_tiles.h"
@@ -11,22 +12,6 @@
 
 namespace ridge::simt {
 namespace {
-
-// What Contract and GateUp have in common.
-struct Banks {
-    uint32_t n = 0;
-    std::array<Bank, 3> bank;
-    ValueId x = kNone, ids = kNone;
-    bool gated = false;
-    GluKind kind = GluKind::silu;
-    ValueId q8 = kNone;
-};
-Banks banks_of(const Op &op) {
-    if (const auto *c = std::get_if<Contract>(&op)) return {c->n_banks, c->banks, c->x, c->ids};
-    const auto &g = std::get<GateUp>(op);
-    const ValueId out = g.out_read ? g.out : kNone;
-    return {2, {Bank{g.gate, kNone, out}, Bank{g.up, kNone, out}}, g.x, g.ids, true, g.kind, g.q8};
-}
 
 MmaMatrix matrix_of(const LaunchView &v, WeightId id, u32 chunk) {
     const Weight &w = v.program.weight(id);
@@ -66,7 +51,7 @@ ContractMmaArgs arguments(const LaunchView &v, const Banks &b) {
         MmaMatrix &m = to.matrix[b.gated ? i : 0];
         m = matrix_of(v, from.weight, a.chunk);
         to.n = v.program.weight(from.weight).n;
-        to.out = from.out == kNone ? nullptr : v.ptr<f32>(from.out);
+        to.out = b.out_read ? v.ptr<f32>(from.out) : nullptr;
         to.bias = from.bias == kNone ? nullptr : reinterpret_cast<const f32 *>(v.weight(from.bias));
         if (m.chunk_bytes > 0) a.raw_stride = std::max(a.raw_stride, raw_stride(m));
     }
@@ -213,18 +198,11 @@ std::string_view wants_ids(const Program &, const Op &op) {
     return banks_of(op).ids == kNone ? "its rows are not routed to experts" : "";
 }
 
-FormatSet formats(bool floats) {
-    FormatSet s;
-    for (const FormatInfo &f : all_formats())
-        if (f.is_float() == floats) s = s | FormatSet{f.id};
-    return s;
-}
-
 // Four rows for the matrix units that `needs` names.
 template <bool kNvidia>
 std::array<Row, 4> rows_for(Features needs, const std::array<std::string_view, 4> &names) {
     Kernel k;
-    k.formats = formats(false);
+    k.formats = FormatSet::quantized();
     k.input = DType::q8;
     k.tokens = {9};
     k.needs = needs;
@@ -247,7 +225,7 @@ std::array<Row, 4> rows_for(Features needs, const std::array<std::string_view, 4
 Row tf32_row(OpKind op, std::string_view name) {
     Kernel k;
     k.name = name, k.op = op;
-    k.formats = formats(true);
+    k.formats = FormatSet::floats();
     k.tokens = {9};
     k.needs = kMma;
     k.lever = Lever::tf32_split;
@@ -278,7 +256,6 @@ const std::array<Row, 14> kRows = [] {
 
 ContractMmaArgs mma_arguments(const LaunchView &v) { return arguments(v, banks_of(v.op)); }
 uint32_t mma_row_tiles(ContractMmaArgs &a, uint32_t rows) { return row_tiles(a, rows); }
-bool mma_routed(const Op &op) { return banks_of(op).ids != kNone; }
 
 std::span<const Row> contract_mma_rows() { return kRows; }
 
