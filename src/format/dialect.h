@@ -218,13 +218,8 @@ FN u32 negate4(u32 w, u32 signs) {
     return (w ^ (s * 255u)) + s;
 }
 
-// Seven stored signs and an eighth that makes the number of minus signs even. A kernel that looks them up in a table
-// instead, to measure what that costs, defines RIDGE_SIGNS8(v) first.
-#ifdef RIDGE_SIGNS8
-FN u32 signs8(u32 v) { return RIDGE_SIGNS8(v); }
-#else
+// Seven stored signs and an eighth that makes the number of minus signs even.
 FN u32 signs8(u32 v) { return v ^ (parity32(v) << 7u); }
-#endif
 
 // Scale or minimum g (0..7) of Q4_K and Q5_K, 6 bits. Of the 12 bytes that hold eight of each, `lo` is byte g % 4 of
 // the scales (0..3) or the minima (4..7), and `hi` is the nibble of byte 8 + g % 4, low for scales, high for minima.

@@ -12,7 +12,7 @@
 namespace ridge::simt {
 namespace {
 
-constexpr uint32_t kThreads = 256, kLeastStages = 2, kMostStages = 8, kUnitRows = 2;  // as in contract_dot.cuh
+constexpr uint32_t kThreads = kDotThreads, kLeastStages = 2, kMostStages = 8, kUnitRows = 2;  // as in contract_dot.cuh
 constexpr uint32_t kResident = 3;  // blocks of a processor that its shared memory is divided by
 
 // The kernels' names, by the rows of x that they take together.
@@ -20,8 +20,8 @@ struct Kernels {
     Format format;
     std::string_view file;
     std::array<std::string_view, 4> name;  // of 1, 2, 4, 8
-    uint32_t origin;  // RIDGE_TABLE_ORIGIN of the file: the word of all tables that its shared memory begins with
-    uint32_t table_first, table_words;
+    TableLayout layout;                    // as the file has it
+    uint32_t table_first = 0, table_words = 0;
 };
 
 #define NAMES(prefix)                                                                             \
@@ -29,40 +29,42 @@ struct Kernels {
         "contract_dot_" #prefix "_1", "contract_dot_" #prefix "_2", "contract_dot_" #prefix "_4", \
             "contract_dot_" #prefix "_8"                                                          \
     }
-#define ROW(NAME, prefix, file, origin, ...) \
-    { Format::NAME, "contract_dot_" #file, NAMES(prefix), origin, __VA_ARGS__ }
+#define ROW(NAME, prefix, file, ...) \
+    { Format::NAME, "contract_dot_" #file, NAMES(prefix), __VA_ARGS__ }
 constexpr Kernels kKernels[] = {
-    ROW(Q4_0, q4_0, plain, 6400, 0, 0),
-    ROW(Q4_1, q4_1, plain, 6400, 0, 0),
-    ROW(Q5_0, q5_0, plain, 6400, 0, 0),
-    ROW(Q5_1, q5_1, plain, 6400, 0, 0),
-    ROW(Q8_0, q8_0, plain, 6400, 0, 0),
-    ROW(IQ4_NL, iq4_nl, plain, 6400, iq4nl_values),
-    ROW(IQ4_XS, iq4_xs, plain, 6400, iq4nl_values),
-    ROW(MXFP4, mxfp4, plain, 6400, mxfp4_values),
-    ROW(Q2_K, q2_K, k, 0, 0, 0),
-    ROW(Q3_K, q3_K, k, 0, 0, 0),
-    ROW(Q4_K, q4_K, k, 0, 0, 0),
-    ROW(Q5_K, q5_K, k, 0, 0, 0),
-    ROW(Q6_K, q6_K, k, 0, 0, 0),
-    ROW(TQ1_0, tq1_0, k, 0, 0, 0),
-    ROW(TQ2_0, tq2_0, k, 0, 0, 0),
-    ROW(IQ2_XXS, iq2_xxs, iq2_xxs, 0, iq2xxs_grid),
-    ROW(IQ2_XS, iq2_xs, iq2_xs, 512, iq2xs_grid),
-    ROW(IQ2_S, iq2_s, iq2_s, 1536, iq2s_grid),
-    ROW(IQ3_XXS, iq3_xxs, iq3_xxs, 3584, iq3xxs_grid),
-    ROW(IQ3_S, iq3_s, iq3_s, 3840, iq3s_grid),
-    ROW(IQ1_S, iq1_s, iq1, 4352, iq1s_grid),
-    ROW(IQ1_M, iq1_m, iq1, 4352, iq1s_grid),
+    ROW(Q4_0, q4_0, plain, kValueTables),
+    ROW(Q4_1, q4_1, plain, kValueTables),
+    ROW(Q5_0, q5_0, plain, kValueTables),
+    ROW(Q5_1, q5_1, plain, kValueTables),
+    ROW(Q8_0, q8_0, plain, kValueTables),
+    ROW(IQ4_NL, iq4_nl, plain, kValueTables, iq4nl_values),
+    ROW(IQ4_XS, iq4_xs, plain, kValueTables, iq4nl_values),
+    ROW(MXFP4, mxfp4, plain, kValueTables, mxfp4_values),
+    ROW(Q2_K, q2_K, k, kTablesAsTheyAre),
+    ROW(Q3_K, q3_K, k, kTablesAsTheyAre),
+    ROW(Q4_K, q4_K, k, kTablesAsTheyAre),
+    ROW(Q5_K, q5_K, k, kTablesAsTheyAre),
+    ROW(Q6_K, q6_K, k, kTablesAsTheyAre),
+    ROW(TQ1_0, tq1_0, k, kTablesAsTheyAre),
+    ROW(TQ2_0, tq2_0, k, kTablesAsTheyAre),
+    ROW(IQ2_XXS, iq2_xxs, iq2_xxs, table_layout(iq2xxs_grid, 2, 8), iq2xxs_grid),
+    ROW(IQ2_XS, iq2_xs, iq2_xs, table_layout(iq2xs_grid, 2), iq2xs_grid),
+    ROW(IQ2_S, iq2_s, iq2_s, table_layout(iq2s_grid, 2), iq2s_grid),
+    ROW(IQ3_XXS, iq3_xxs, iq3_xxs, table_layout(iq3xxs_grid), iq3xxs_grid),
+    ROW(IQ3_S, iq3_s, iq3_s, table_layout(iq3s_grid), iq3s_grid),
+    ROW(IQ1_S, iq1_s, iq1, table_layout(iq1s_grid), iq1s_grid),
+    ROW(IQ1_M, iq1_m, iq1, table_layout(iq1s_grid), iq1s_grid),
 };
 // The formats whose signs are a bit for each weight but one, looked up in a table instead (lever sign_parity off), and
 // two with a bit for every weight, whose kernels are the same text as above: what differs there is noise.
 constexpr Kernels kSignTable[] = {
-    ROW(IQ2_XXS, iq2_xxs_signs, signs, 0, iq2xxs_grid), ROW(IQ2_XS, iq2_xs_signs, signs, 0, iq2xs_grid),
-    ROW(IQ3_XXS, iq3_xxs_signs, signs, 0, iq3xxs_grid), ROW(IQ2_S, iq2_s_signs, signs, 0, iq2s_grid),
-    ROW(IQ3_S, iq3_s_signs, signs, 0, iq3s_grid),
+    ROW(IQ2_XXS, iq2_xxs_signs, iq2_xxs, table_layout(iq2xxs_grid, 2, 8), iq2xxs_grid),
+    ROW(IQ2_XS, iq2_xs_signs, iq2_xs, table_layout(iq2xs_grid, 2), iq2xs_grid),
+    ROW(IQ3_XXS, iq3_xxs_signs, iq3_xxs, table_layout(iq3xxs_grid), iq3xxs_grid),
+    ROW(IQ2_S, iq2_s_signs, iq2_s, table_layout(iq2s_grid, 2), iq2s_grid),
+    ROW(IQ3_S, iq3_s_signs, iq3_s, table_layout(iq3s_grid), iq3s_grid),
 };
-constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), 0, 0, 0};
+constexpr Kernels kAny = {Format::F32, "contract_dot_any", NAMES(any), kTablesAsTheyAre};
 #undef ROW
 #undef NAMES
 
@@ -89,7 +91,7 @@ DotBank dot_bank(const LaunchView &v, const Bank &b, uint32_t first, uint32_t wa
     d.weight = v.weight(b.weight);
     d.bias = b.bias == kNone ? nullptr : reinterpret_cast<const f32 *>(v.weight(b.bias));
     d.out = b.out == kNone ? nullptr : v.ptr<f32>(b.out);
-    d.expert_bytes = row * w.n, d.row_bytes = row;
+    d.expert_bytes = row * w.n, d.row_bytes = static_cast<u32>(row);
     d.n = w.n, d.first = first;
     d.format = static_cast<u32>(w.format);
     d.step_bytes = wave * 32 / std::max(f.block, 1u) * f.bytes;
@@ -133,12 +135,12 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
         same = same && &of == k;
         if (of.table_words > 0)
             first = std::min(first, of.table_first), last = std::max(last, of.table_first + of.table_words);
-        step = std::max(step, a.bank[i].step_bytes), row = std::max(row, static_cast<u32>(a.bank[i].row_bytes));
+        step = std::max(step, a.bank[i].step_bytes), row = std::max(row, a.bank[i].row_bytes);
     }
     if (!same) k = &kAny;
     if (last > 0) {
         a.table_first = first, a.table_words = last - first;
-        a.ring_at = ((last - k->origin) * 4 + 15) / 16 * 16;
+        a.ring_at = ((last - k->layout.origin) * k->layout.copies * 4 + 15) / 16 * 16;
     }
     // As many steps to a stage as the row has and the share of a block in shared memory allows. Beside a row's bytes a
     // stage has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8 bytes for each.
@@ -153,13 +155,15 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const auto fits = [&](uint32_t n, uint32_t stages) { return a.ring_at + waves * ring_bytes(n, stages) <= most; };
     a.stage_steps = 1, a.stages = kLeastStages;
     while (a.stage_steps < steps && fits(a.stage_steps + 1, a.stages)) a.stage_steps++;
-    // Of short rows several units are on their way.
-    while (a.stages < kMostStages && a.stage_steps == steps && fits(steps, a.stages + 1)) a.stages++;
+    // Stages of a row that are alike, and as many as there is room for.
+    const uint32_t pieces = (steps + a.stage_steps - 1) / a.stage_steps;
+    a.stage_steps = (steps + pieces - 1) / pieces;
+    while (a.stages < kMostStages && fits(a.stage_steps, a.stages + 1)) a.stages++;
     a.stage_bytes = stage_bytes(a.stage_steps), a.ring_bytes = ring_bytes(a.stage_steps, a.stages);
     uint32_t shared = a.ring_at + waves * a.ring_bytes;
     // As many blocks as are resident at once: each wave goes on to its next row.
     const uint32_t resident = e.device().processors * kResident;
-    a.blocks = std::min((a.units + waves - 1) / waves, resident);
+    a.blocks = std::min((a.units + waves - 1) / waves, std::max(resident / std::max(routed, 1u), 1u));
     if (b.q8 != kNone) {
         // A block makes whole blocks of 32 of the output.
         const uint32_t blocks = a.units / 32, each = (blocks + resident - 1) / resident;

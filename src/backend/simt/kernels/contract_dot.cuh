@@ -1,14 +1,14 @@
 // int8 dots of one to eight rows of activations with every weight row: the contraction of decode.
 //
-// A wave takes a unit of two weight rows at a time: neighbours, or of gated units a gate row and its up row. Lane l holds
-// the groups l, l + W, .. of 32 weights (W lanes) of both, so the order of a sum is fixed (Order::int8_lanes): each lane sums
-// its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations that a lane loads and
-// the bookkeeping of a step, which take as many instructions as decoding one row does.
+// A wave takes a unit of two weight rows at a time: neighbours, or of gated units a gate row and its up row. Lane l
+// holds the groups l, l + W, .. of 32 weights (W lanes) of both, so the order of a sum is fixed (Order::int8_lanes):
+// each lane sums its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations
+// that a lane loads and the bookkeeping of a step, which take as many instructions as decoding one row does.
 //
-// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, of which all but one
-// are on their way while that one is read, over the ends of rows: what is in flight does not depend on registers, the file's odd alignments
-// cost nothing, and the first stages are on their way before the launch in front of this one has ended (weights are never
-// written). Stages are long so that memory is read in long pieces.
+// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, of which all but
+// one are on their way while that one is read, over the ends of rows: what is in flight does not depend on registers,
+// the file's odd alignments cost nothing, and the first stages are on their way before the launch in front of this one
+// has ended (weights are never written). Stages are long so that memory is read in long pieces.
 //
 // Shared memory: tables of the format | per wave: stages of two rows of stage_bytes, then their barriers
 #pragma once
@@ -20,9 +20,11 @@
 
 namespace ridge::simt {
 
-// Where word 0 of all tables would lie: a file whose formats read one table keeps only that.
-#ifndef RIDGE_TABLE_ORIGIN
-#define RIDGE_TABLE_ORIGIN 0
+// How the kernels of a file keep tables: RIDGE_TABLE, which it defines first, or those that a launch wants as they are.
+#ifdef RIDGE_TABLE
+constexpr TableLayout kTable = RIDGE_TABLE;
+#else
+constexpr TableLayout kTable = kTablesAsTheyAre;
 #endif
 #if defined(RIDGE_EMULATE)
 DEVICE u32 table_word(u32 word) { return dialect::table_words[word]; }
@@ -32,16 +34,35 @@ static __attribute__((device)) const u32 all_table_words[TABLE_WORDS] = {
 };
 DEVICE u32 table_word(u32 word) { return all_table_words[word]; }
 #endif
-DEVICE u32 shared_table(u32 word) {
-    return *reinterpret_cast<const u32 *>(shared() + (word - RIDGE_TABLE_ORIGIN) * 4);
+// Where this lane reads word `word` of all tables in shared memory.
+DEVICE u32 table_at(u32 word) {
+    constexpr u32 kEntry = kTable.entry, kCopies = kTable.copies;
+    const u32 i = word - kTable.origin;
+    if constexpr (kCopies == 1) return 4 * i;
+    return i / kEntry * (4 * kEntry * kCopies) + lane() % kCopies * (4 * kEntry) + i % kEntry * 4;
 }
-
+DEVICE u32 shared_table(u32 word) { return *reinterpret_cast<const u32 *>(shared() + table_at(word)); }
 // Words `word` (even) and the next.
-DEVICE u32x2 shared_table2(u32 word) {
-    return *reinterpret_cast<const u32x2 *>(shared() + (word - RIDGE_TABLE_ORIGIN) * 4);
-}
+DEVICE u32x2 shared_table2(u32 word) { return *reinterpret_cast<const u32x2 *>(shared() + table_at(word)); }
 #define RIDGE_TAB2(first, words, i) ::ridge::simt::shared_table2((first) + (i))
 #define TAB2(table, i) RIDGE_TAB2(table, i)
+
+// Words [first, first + words) to shared memory, by all threads of the block.
+DEVICE void fill_tables(u32 first, u32 words) {
+    constexpr u32 kEntry = kTable.entry, kCopies = kTable.copies, kLine = kEntry * kCopies;
+    if constexpr (kCopies == 1) {
+        for (u32 i = thread(); i < words; i += kDotThreads)
+            *reinterpret_cast<u32 *>(shared() + table_at(first + i)) = table_word(first + i);
+    } else {
+        static_assert(kCopies == 1 || (kLine % 4 == 0 && kEntry <= 2));
+        u32x4 *to = reinterpret_cast<u32x4 *>(shared());  // such a table is alone
+        for (u32 i = thread(); i < words * kCopies / 4; i += kDotThreads) {
+            const u32 word = first + 4 * i / kLine * kEntry, x = table_word(word);
+            const u32 y = kEntry == 2 ? table_word(word + 1) : x;
+            to[i] = u32x4{x, y, x, y};
+        }
+    }
+}
 
 }  // namespace ridge::simt
 
@@ -50,9 +71,9 @@ DEVICE u32x2 shared_table2(u32 word) {
 
 namespace ridge::simt {
 
-constexpr u32 kDotThreads = 256, kDotWaves = kDotThreads / kWave;
+constexpr u32 kDotWaves = kDotThreads / kWave;
 constexpr int kStages = 2;  // where copies are not bulk copies; else as many as the host says
-constexpr u32 kRows = 2;  // of a unit
+constexpr u32 kRows = 2;    // of a unit
 
 DEVICE u32 bank_of(const ContractDotArgs &a, u32 unit) {
     u32 b = 0;
@@ -74,10 +95,31 @@ DEVICE DotUnit unit_at(const ContractDotArgs &a, u32 unit, u32 expert) {
         u.bank[r] = a.glu != 0 ? r : b;
         const DotBank &bank = a.bank[u.bank[r]];
         u.column[r] = a.glu != 0 ? unit : min(first + r, bank.n - 1);
-        u.row[r] = bank.weight + expert * bank.expert_bytes + u.column[r] * bank.row_bytes;
+        u.row[r] = bank.weight + expert * bank.expert_bytes + u64{u.column[r]} * bank.row_bytes;
     }
     return u;
 }
+
+// The units of a wave, one after the other. Finding one takes as many instructions as a sixth of its products, so where
+// all lie in one bank, or are pairs of two, the next is reached from the last.
+struct DotUnits {
+    const ContractDotArgs &a;
+    const u32 expert, stride;
+    const bool alike = a.glu != 0 || (a.n_banks == 1 && a.bank[0].n % kRows == 0);
+
+    DEVICE void next(DotUnit &u, u32 unit) const {
+        if (!alike) {
+            u = unit_at(a, unit, expert);
+            return;
+        }
+        const u32 columns = a.glu != 0 ? stride : kRows * stride;
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++) {
+            u.column[r] += columns;
+            u.row[r] += u64{columns} * a.bank[a.glu != 0 ? r : 0].row_bytes;
+        }
+    }
+};
 
 // A wave's stages. A stage holds, for each row, the bytes of a step from the 16-byte boundary at or before them.
 struct DotRing {
@@ -107,7 +149,7 @@ struct DotRing {
             const u64 address = reinterpret_cast<u64>(u.row[r]) + begin;
             const u32 phase = static_cast<u32>(address & 15);
             from[r] = reinterpret_cast<const std::byte *>(address - phase);
-            bytes[r] = (phase + min(a.stage_steps * bank.step_bytes, static_cast<u32>(bank.row_bytes) - begin) + 15) & ~15u;
+            bytes[r] = (phase + min(a.stage_steps * bank.step_bytes, bank.row_bytes - begin) + 15) & ~15u;
         }
         if constexpr (kBulkCopies) {
             if (lane() != 0) return;
@@ -149,8 +191,44 @@ DEVICE void shared_words8(u32 at, u32 (&w)[8]) {  // of an address aligned to 16
     w[0] = a.x, w[1] = a.y, w[2] = a.z, w[3] = a.w, w[4] = b.x, w[5] = b.y, w[6] = b.z, w[7] = b.w;
 }
 
-// Any format by its functions; specialised below where wider loads or another arithmetic are worth it, to the same codes.
-template <FormatId F>
+// Eight signs of seven stored bits: the eighth is their parity, or (lever sign_parity off) all are looked up.
+enum class Signs { parity, table };
+struct SignTable {
+    u8 of[128];
+    constexpr SignTable() : of{} {
+        for (u32 v = 0; v < 128; v++) {
+            u32 odd = 0;
+            for (u32 b = 0; b < 7; b++) odd ^= v >> b & 1;
+            of[v] = static_cast<u8>(v | odd << 7);
+        }
+    }
+};
+#if defined(RIDGE_EMULATE)
+static const SignTable sign_table;
+#else
+static __attribute__((device)) const SignTable sign_table;
+#endif
+// The lowest bits of eight bytes: the signs that v, of seven bits, stores. Copies of v at every seventh bit do not
+// overlap, and bit 8 k of them is bit k of v.
+struct SignBits {
+    u32 low, high;
+};
+template <Signs S>
+DEVICE SignBits stored_signs(u32 v) {
+    if constexpr (S == Signs::table) {
+        const u32 all = sign_table.of[v];
+        return {dialect::spread4(all), dialect::spread4(all >> 4)};
+    }
+    const u64 copies = u64{v} * 0x0002040810204081u;
+    return {static_cast<u32>(copies) & 0x01010101u,
+            (static_cast<u32>(copies >> 32) | dialect::parity32(v) << 24) & 0x01010101u};
+}
+// dialect::negate4 by such bits.
+DEVICE u32 negate_bytes(u32 w, u32 bits) { return (w ^ (bits * 255u)) + bits; }
+
+// Any format by its functions; specialised below where wider loads or another arithmetic are worth it, to the same
+// codes.
+template <FormatId F, Signs S>
 struct DotDecode {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
@@ -165,8 +243,8 @@ struct DotDecode {
     }
 };
 
-// Blocks of Q4_K and Q5_K are multiples of 16 bytes, so all of them are aligned to that. The header is one load: d, dmin |
-// scales, see packed6 in dialect.h.
+// Blocks of Q4_K and Q5_K are multiples of 16 bytes, so all of them are aligned to that. The header is one load: d,
+// dmin | scales, see packed6 in dialect.h.
 DEVICE void k_header(u32 block, u32 g32, DotGroup &g) {
     const u32x4 h = shared_at<u32x4>(block);
     const u32 shift = 8 * (g32 & 3), low = h.y >> shift, high = h.z >> shift, both = h.w >> shift;
@@ -175,8 +253,8 @@ DEVICE void k_header(u32 block, u32 g32, DotGroup &g) {
     g.scale[0] = f16_f32(h.x & 0xffffu) * static_cast<f32>(scale);
     g.bias[0] = -(f16_f32(h.x >> 16) * static_cast<f32>(minimum));
 }
-template <>
-struct DotDecode<FormatId::Q4_K> {
+template <Signs S>
+struct DotDecode<FormatId::Q4_K, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         k_header(block, g32, g);
@@ -185,8 +263,8 @@ struct DotDecode<FormatId::Q4_K> {
         for (u32 j = 0; j < 8; j++) g.codes[j] = g.codes[j] >> (4 * (g32 & 1)) & 0x0f0f0f0fu;
     }
 };
-template <>
-struct DotDecode<FormatId::Q5_K> {
+template <Signs S>
+struct DotDecode<FormatId::Q5_K, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         k_header(block, g32, g);
@@ -198,8 +276,8 @@ struct DotDecode<FormatId::Q5_K> {
             g.codes[j] = (g.codes[j] >> (4 * (g32 & 1)) & 0x0f0f0f0fu) | (high[j] >> g32 & 0x01010101u) << 4;
     }
 };
-template <>
-struct DotDecode<FormatId::Q6_K> {
+template <Signs S>
+struct DotDecode<FormatId::Q6_K, S> {
     static constexpr i32 kOffset = 32;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         const u32 half = g32 >> 2, quarter = g32 & 3;
@@ -208,15 +286,16 @@ struct DotDecode<FormatId::Q6_K> {
         shared_words(block + 128 + 32 * half, high);
 #pragma unroll
         for (u32 j = 0; j < 8; j++)
-            g.codes[j] = (g.codes[j] >> (4 * (quarter >> 1)) & 0x0f0f0f0fu) | (high[j] >> (2 * quarter) & 0x03030303u) << 4;
+            g.codes[j] = (g.codes[j] >> (4 * (quarter >> 1)) & 0x0f0f0f0fu) | (high[j] >> (2 * quarter) & 0x03030303u)
+                                                                                  << 4;
         const f32 d = f16_f32(shared_at<u16>(block + 208));
         const u32 scales = shared_at<u16>(block + 192 + 2 * g32);
         g.scale[0] = d * static_cast<f32>(static_cast<i8>(scales));
         g.scale[1] = d * static_cast<f32>(static_cast<i8>(scales >> 8));
     }
 };
-template <>
-struct DotDecode<FormatId::Q8_0> {
+template <Signs S>
+struct DotDecode<FormatId::Q8_0, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32, DotGroup &g) {
         shared_words(block + 2, g.codes);
@@ -226,8 +305,8 @@ struct DotDecode<FormatId::Q8_0> {
 
 // Codebooks: the bytes of a group in few loads, and entries of eight weights in one.
 DEVICE u32 byte_of(u32 word, u32 i) { return word >> (8 * i) & 255; }
-template <>
-struct DotDecode<FormatId::IQ3_XXS> {
+template <Signs S>
+struct DotDecode<FormatId::IQ3_XXS, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2], s[1];
@@ -236,14 +315,14 @@ struct DotDecode<FormatId::IQ3_XXS> {
         g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(s[0] >> 28)) * 0.5f;
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            const u32 signs = dialect::signs8(s[0] >> (7 * i) & 127);
-            g.codes[2 * i] = dialect::negate4(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4)), signs & 15);
-            g.codes[2 * i + 1] = dialect::negate4(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4 + 1)), signs >> 4);
+            const SignBits signs = stored_signs<S>(s[0] >> (7 * i) & 127);
+            g.codes[2 * i] = negate_bytes(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4)), signs.low);
+            g.codes[2 * i + 1] = negate_bytes(TAB(iq3xxs_grid, byte_of(q[i / 2], 2 * i % 4 + 1)), signs.high);
         }
     }
 };
-template <>
-struct DotDecode<FormatId::IQ2_XXS> {
+template <Signs S>
+struct DotDecode<FormatId::IQ2_XXS, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2];
@@ -251,15 +330,35 @@ struct DotDecode<FormatId::IQ2_XXS> {
         g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(q[1] >> 28)) * 0.25f;
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            const u32 signs = dialect::signs8(q[1] >> (7 * i) & 127);
+            const SignBits signs = stored_signs<S>(q[1] >> (7 * i) & 127);
             const u32x2 entry = TAB2(iq2xxs_grid, 2 * byte_of(q[0], i));
-            g.codes[2 * i] = dialect::negate4(entry.x, signs & 15);
-            g.codes[2 * i + 1] = dialect::negate4(entry.y, signs >> 4);
+            g.codes[2 * i] = negate_bytes(entry.x, signs.low);
+            g.codes[2 * i + 1] = negate_bytes(entry.y, signs.high);
         }
     }
 };
-template <>
-struct DotDecode<FormatId::IQ2_S> {
+template <Signs S>
+struct DotDecode<FormatId::IQ2_XS, S> {
+    static constexpr i32 kOffset = 0;
+    static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
+        u32 q[2];
+        shared_words(block + 2 + 8 * g32, q);
+        const u32 scales = shared_at<u8>(block + 66 + g32);
+        const f32 d = f16_f32(shared_at<u16>(block));
+        g.scale[0] = d * (0.5f + static_cast<f32>(scales & 15)) * 0.25f;
+        g.scale[1] = d * (0.5f + static_cast<f32>(scales >> 4)) * 0.25f;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32 of = q[i / 2] >> (16 * (i & 1)) & 0xffffu;
+            const SignBits signs = stored_signs<S>(of >> 9);
+            const u32x2 entry = TAB2(iq2xs_grid, 2 * (of & 511));
+            g.codes[2 * i] = negate_bytes(entry.x, signs.low);
+            g.codes[2 * i + 1] = negate_bytes(entry.y, signs.high);
+        }
+    }
+};
+template <Signs S>
+struct DotDecode<FormatId::IQ2_S, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[1], s[1];
@@ -278,8 +377,8 @@ struct DotDecode<FormatId::IQ2_S> {
         }
     }
 };
-template <>
-struct DotDecode<FormatId::IQ3_S> {
+template <Signs S>
+struct DotDecode<FormatId::IQ3_S, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2], s[1];
@@ -312,10 +411,12 @@ DEVICE DotInput input_at(const Q8 &x, u64 group, bool sums) {
 }
 
 template <FormatId F>
+constexpr i32 kDotOffset = DotDecode<F, Signs::parity>::kOffset;
+template <FormatId F>
 DEVICE f32 add_dot(const DotGroup &g, const DotInput &x, f32 acc) {
     using D = Fmt<F>;
     constexpr bool kHalves = D::group == 16;
-    constexpr i32 kOffset = DotDecode<F>::kOffset;
+    constexpr i32 kOffset = kDotOffset<F>;
     i32 first = dot4(kOffset != 0 ? -kOffset * x.sum[0] : 0, g.codes[0], x.low.x);
     first = dot4(first, g.codes[1], x.low.y);
     first = dot4(first, g.codes[2], x.low.z);
@@ -341,10 +442,11 @@ DEVICE f32 add_dot(const DotGroup &g, const DotInput &x, f32 acc) {
     return acc;
 }
 template <FormatId F>
-constexpr bool kWantsSums = Fmt<F>::has_bias || DotDecode<F>::kOffset != 0;
+constexpr bool kWantsSums = Fmt<F>::has_bias || kDotOffset<F> != 0;
 
-// What a step adds to the sums of both rows: `at` is where the step's bytes of each lie, `group` this lane's of the row.
-template <FormatId F>
+// What a step adds to the sums of both rows: `at` is where the step's bytes of each lie, `group` this lane's of the
+// row.
+template <FormatId F, Signs S = Signs::parity>
 struct OneFormat {
     template <u32 M>
     static DEVICE void add(const ContractDotArgs &a, const DotUnit &, const u32 (&at)[kRows], u32 group, u32 x_row,
@@ -353,7 +455,7 @@ struct OneFormat {
         DotGroup g[kRows];
 #pragma unroll
         for (u32 r = 0; r < kRows; r++)
-            DotDecode<F>::get(at[r] + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g[r]);
+            DotDecode<F, S>::get(at[r] + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g[r]);
 #pragma unroll
         for (u32 t = 0; t < M; t++) {
             const u64 row = x_row + (M == 1 ? 0 : min(t, tokens - 1));
@@ -370,7 +472,7 @@ struct AnyFormat {
     static DEVICE void add_row(const ContractDotArgs &a, u32 at, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
         constexpr u32 kGroups = Fmt<F>::block / 32;
         DotGroup g;
-        DotDecode<F>::get(at + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g);
+        DotDecode<F, Signs::parity>::get(at + lane() / kGroups * Fmt<F>::bytes, lane() % kGroups, g);
 #pragma unroll
         for (u32 t = 0; t < M; t++) {
             const u64 row = x_row + (M == 1 ? 0 : min(t, tokens - 1));
@@ -382,9 +484,9 @@ struct AnyFormat {
                            u32 tokens, f32 (&acc)[kRows][M]) {
 #pragma unroll
         for (u32 r = 0; r < kRows; r++) switch (static_cast<FormatId>(a.bank[u.bank[r]].format)) {
-#define FORMAT(NAME, prefix, id, block, bytes, g, bias_)                                   \
-    case FormatId::NAME:                                                                   \
-        add_row<FormatId::NAME, M>(a, at[r], group, x_row, tokens, acc[r]);                \
+#define FORMAT(NAME, prefix, id, block, bytes, g, bias_)                    \
+    case FormatId::NAME:                                                    \
+        add_row<FormatId::NAME, M>(a, at[r], group, x_row, tokens, acc[r]); \
         break;
 #include "format/formats.def"
                 default:
@@ -416,30 +518,29 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
     const u32 stages = kBulkCopies ? a.stages : kStages;
     const DotRing ring{a.ring_at + w * a.ring_bytes, a.stage_bytes, stages};
     ring.begin();
+    const DotUnits units{a, expert, stride};
     u32 ahead = first, ahead_step = 0;
-    DotUnit ahead_unit{};
-    if (first < end) ahead_unit = unit_at(a, first, expert);
+    DotUnit u{};
+    if (first < end) u = unit_at(a, first, expert);
+    DotUnit ahead_unit = u;
     const auto fetch = [&](u32 stage) {
         if (ahead < end) {
             ring.fetch(a, ahead_unit, ahead_step, stage);
             ahead_step += a.stage_steps;
             if (ahead_step >= steps) {
                 ahead_step = 0, ahead += stride;
-                if (ahead < end) ahead_unit = unit_at(a, ahead, expert);
+                if (ahead < end) units.next(ahead_unit, ahead);
             }
         }
         if constexpr (!kBulkCopies) copy_async_commit();
     };
     for (u32 s = 0; s < stages - 1; s++) fetch(s);
-    for (u32 i = thread(); i < a.table_words; i += kDotThreads)
-        *reinterpret_cast<u32 *>(shared() + (a.table_first + i - RIDGE_TABLE_ORIGIN) * 4) =
-            table_word(a.table_first + i);
+    fill_tables(a.table_first, a.table_words);
     if (a.table_words > 0) sync();
     if (a.ids == nullptr) wait_for_previous();
 
     u32 stage = 0, parity = 0;
     for (u32 unit = first; unit < end; unit += stride) {
-        const DotUnit u = unit_at(a, unit, expert);
         f32 acc[kRows][M] = {};
         for (u32 begin = 0; begin < steps; begin += a.stage_steps) {
             ring.wait(stage, parity);
@@ -480,6 +581,7 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
                 store(bank.out + u64{out_row + t} * bank.n + u.column[r], v[r]);
             }
         }
+        if (unit + stride < end) units.next(u, unit + stride);
     }
     if (a.next_early == 0) let_next_start();
     if (!publish) return;
@@ -497,11 +599,14 @@ DEVICE void contract_dot(const ContractDotArgs &a) {
 }  // namespace ridge::simt
 
 // The kernels of one format, for 1, 2, up to 4 and up to 8 rows of activations.
-#define RIDGE_CONTRACT_DOT(name, Formats)                                                                     \
-    namespace ridge::simt {                                                                                   \
-    KERNEL(contract_dot_##name##_1, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 1>(a); }        \
-    KERNEL(contract_dot_##name##_2, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 2>(a); }        \
-    KERNEL(contract_dot_##name##_4, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 4>(a); }        \
-    KERNEL(contract_dot_##name##_8, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 8>(a); }        \
+#define RIDGE_CONTRACT_DOT(name, Formats)                                                             \
+    namespace ridge::simt {                                                                           \
+    KERNEL(contract_dot_##name##_1, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 1>(a); } \
+    KERNEL(contract_dot_##name##_2, ContractDotArgs, kDotThreads, 3) { contract_dot<Formats, 2>(a); } \
+    KERNEL(contract_dot_##name##_4, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 4>(a); } \
+    KERNEL(contract_dot_##name##_8, ContractDotArgs, kDotThreads, 2) { contract_dot<Formats, 8>(a); } \
     }
 #define RIDGE_CONTRACT_DOT_FORMAT(NAME, prefix) RIDGE_CONTRACT_DOT(prefix, OneFormat<FormatId::NAME>)
+#define RIDGE_CONTRACT_DOT_SIGN_TABLE(NAME, prefix) \
+    RIDGE_CONTRACT_DOT(prefix##_signs, OneFormat<FormatId::NAME RIDGE_COMMA Signs::table>)
+#define RIDGE_COMMA ,

@@ -5,13 +5,29 @@
 
 namespace ridge::simt {
 
+constexpr u32 kDotThreads = 256;
+
+// How a block keeps a table in shared memory. Lanes look up entries (of one or two words, read together) at random, and
+// those that meet in a bank wait for each other: with copies side by side, one for every `copies`th lane, fewer do.
+// That pays where entries have two words (IQ2_XXS: +3% tokens/s on an H200), and costs room for weights where they have
+// one (IQ3_XXS: -4%).
+struct TableLayout {
+    u32 origin;         // the word of all tables (format/tables.h) that shared memory begins with
+    u32 entry, copies;  // words of an entry; copies of each
+};
+constexpr TableLayout kTablesAsTheyAre = {0, 1, 1};
+constexpr TableLayout kValueTables = {6400, 1, 1};  // IQ4_NL's and MXFP4's, which all lanes read at the same place
+constexpr TableLayout table_layout(u32 first, u32 /*words*/, u32 entry = 1, u32 copies = 1) {
+    return {first, entry, copies};
+}
+
 // One weight matrix, (experts, n, k), and where its product goes.
 struct DotBank {
     const std::byte *weight;
     const f32 *bias;  // (experts, n), or null
     f32 *out;         // (rows, n); null: not stored (GateUp::q8 alone)
-    u64 expert_bytes, row_bytes;
-    u32 n;
+    u64 expert_bytes;
+    u32 row_bytes, n;
     u32 first;       // of the units of all banks together
     u32 format;      // FormatId
     u32 step_bytes;  // that 32 groups (or 64, a group for each lane) of 32 weights take

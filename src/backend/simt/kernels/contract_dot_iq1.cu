@@ -1,5 +1,5 @@
-// Formats that read one grid, of which alone a block keeps a copy.
-#define RIDGE_TABLE_ORIGIN 4352
+// Formats that read one grid, of which alone a block keeps copies.
+#define RIDGE_TABLE table_layout(iq1s_grid)
 #include "backend/simt/kernels/contract_dot.cuh"
 
 RIDGE_CONTRACT_DOT_FORMAT(IQ1_S, iq1_s)

@@ -1,5 +1,6 @@
-// Formats that read one grid, of which alone a block keeps a copy.
-#define RIDGE_TABLE_ORIGIN 512
+// Formats that read one grid, of which alone a block keeps copies.
+#define RIDGE_TABLE table_layout(iq2xs_grid, 2)
 #include "backend/simt/kernels/contract_dot.cuh"
 
 RIDGE_CONTRACT_DOT_FORMAT(IQ2_XS, iq2_xs)
+RIDGE_CONTRACT_DOT_SIGN_TABLE(IQ2_XS, iq2_xs)

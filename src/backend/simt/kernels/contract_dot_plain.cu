@@ -1,5 +1,5 @@
 // Formats without a grid: what tables they have (IQ4_NL's, MXFP4's values) are the last eight words.
-#define RIDGE_TABLE_ORIGIN 6400
+#define RIDGE_TABLE kValueTables
 #include "backend/simt/kernels/contract_dot.cuh"
 
 RIDGE_CONTRACT_DOT_FORMAT(Q4_0, q4_0)

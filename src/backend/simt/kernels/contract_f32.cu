@@ -68,11 +68,11 @@ KERNEL(contract_f32, ContractF32Args, kF32Threads, 2) {
         const DotBank &bank = a.bank[b];
         const u32 row = a.glu != 0 ? unit : unit - bank.first;
         const f32 *x = a.x + u64{x_row} * a.k;
-        f32 v = dot_any(bank.format, bank.weight + expert * bank.expert_bytes + row * bank.row_bytes, x, a.k);
+        f32 v = dot_any(bank.format, bank.weight + expert * bank.expert_bytes + u64{row} * bank.row_bytes, x, a.k);
         if (a.glu != 0) {
             const DotBank &up = a.bank[1];
             v = glu(a.glu - 1, v,
-                    dot_any(up.format, up.weight + expert * up.expert_bytes + row * up.row_bytes, x, a.k));
+                    dot_any(up.format, up.weight + expert * up.expert_bytes + u64{row} * up.row_bytes, x, a.k));
         } else if (bank.bias != nullptr) {
             v = v + load(bank.bias + expert * bank.n + row);
         }

@@ -77,7 +77,7 @@ KERNEL(contract_float, ContractF32Args, kFloatThreads, 8) {
     const u32 column = a.glu != 0 ? unit : unit - a.bank[b].first;
     const bool wide = a.k % 4 == 0;
     const auto row_of = [&](const DotBank &bank, u32 expert) {
-        return FloatRow{bank.weight + expert * bank.expert_bytes + column * bank.row_bytes, bank.format};
+        return FloatRow{bank.weight + expert * bank.expert_bytes + u64{column} * bank.row_bytes, bank.format};
     };
     f32x4 first[kKept], second[kKept];
     const auto keep = [&](u32 expert) {
