@@ -20,8 +20,8 @@
 //                        allowed there
 //   atomic_add, load_acquire, store_release   of u32 in global memory, seen by the whole device
 //   wait_for_previous()  every kernel calls it once, in all threads, before it touches anything that a launch before it
-//                        wrote or reads: with the lever pdl it may have been started before those ended. Only weights
-//                        and tables may be read earlier
+//                        wrote or reads: with the lever pdl it may have been started before those ended. Only weights,
+//                        tables and the step buffer may be read earlier
 //   let_next_start()     from here on the next launch may be started early
 //   copy_async16(to, from)  16 bytes from global to shared memory, both aligned to 16, on their way until
 //   copy_async_commit()  ... which closes a group of such copies of this thread, and
@@ -444,7 +444,8 @@ DEVICE u32 f32_f16(f32 x) {
 #endif
 }
 
-// The step buffer is written by a copy before the step's first launch, so it is read after wait_for_previous().
+// The step buffer is written by a copy, which the first launch of a step waits for as any copy; the others start after
+// that one has. So it may be read before wait_for_previous().
 constexpr u32 kPageTokens = 64;
 DEVICE u32 tokens(const Step &s) { return static_cast<u32>(load(s.base)); }
 DEVICE u32 outputs(const Step &s) { return static_cast<u32>(load(s.base + 1)); }

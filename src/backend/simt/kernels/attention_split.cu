@@ -3,8 +3,8 @@
 //
 // A block computes up to G heads that share a KV head from one read of its keys and values. Rows of a wave: kWave / L
 // positions side by side, L lanes each, eight values of the head a lane; R such loads of keys and R of values are on
-// their way at once. The dots of R positions with G heads are summed over L lanes together, each step leaving every lane
-// half of them (sum_together), so that in the end a lane has the scores of one head and takes their exponentials.
+// their way at once. The dots of R positions with G heads are summed over L lanes together, each step leaving every
+// lane half of them (sum_together), so that in the end a lane has the scores of one head and takes their exponentials.
 //
 // Which positions a chunk has depends on the token's position and the window alone, and parts are joined ascending: a
 // token gives the same bits in every step and on every machine with waves of this size. The block that finishes last of
@@ -86,8 +86,8 @@ struct Split {
     const SplitShared<G> memory{a.head_dim};
     const u32 in_row = lane() % L, row = lane() / L;
 
-    // What a wave gathers: of its lane's head the maximum and the lane's own share of the sum; of all heads eight sums of
-    // values for the positions of its row.
+    // What a wave gathers: of its lane's head the maximum and the lane's own share of the sum; of all heads eight sums
+    // of values for the positions of its row.
     struct Sums {
         f32 m, l;
         f32 o[G][8];
@@ -96,7 +96,8 @@ struct Split {
     // Lane of this row that has number n of a sum_together.
     DEVICE u32 holder(u32 n) const { return lane() - in_row + n / V * S; }
 
-    DEVICE void positions(const Chunk &c, const i32 *pages, Sums &s) const {
+    // `base`: the first position of this wave's first span, `at` its slot.
+    DEVICE void positions(const Chunk &c, const i32 *pages, u32 base, u64 at, Sums &s) const {
         using Raw = typename Kv<type>::Raw;
         const u64 stride = Kv<type>::bytes(a.kv_heads * a.head_dim), head = kv_head * Kv<type>::bytes(a.head_dim);
         const std::byte *k = a.k + head, *v = a.v + head;
@@ -116,9 +117,7 @@ struct Split {
         const f32 scale = a.softcap > 0 ? 1.0f : a.scale;
         constexpr u32 kStep = kWaves * kSpan;
         // Spans are aligned, so each lies in one page.
-        u32 base = c.first / kSpan * kSpan + wave() * kSpan;
-        u64 at = base < c.last ? slot(pages, base) : 0, next;
-        for (; base < c.last; base += kStep, at = next) {
+        for (u64 next; base < c.last; base += kStep, at = next) {
             next = base + kStep < c.last ? slot(pages, base + kStep) : 0;
             Raw keys[R], values[R];
 #pragma unroll
@@ -255,6 +254,11 @@ struct Split {
         const Visible seen = visible(position_of(a.step, token), a.window);
         const u32 sequence = sequence_of(a.step, token);
         const Chunk c = chunk_of(seen, block_x());
+        const i32 *pages = pages_of(a.step, sequence);
+        const u32 base = c.first / kSpan * kSpan + wave() * kSpan;
+        const u64 at = block_x() < c.of && base < c.last ? slot(pages, base) : 0;
+        wait_for_previous();
+        let_next_start();
         if (block_x() >= c.of) return;
         Sums s;
         s.m = kMinusInfinity, s.l = 0;
@@ -262,7 +266,7 @@ struct Split {
         for (u32 g = 0; g < G; g++)
 #pragma unroll
             for (u32 e = 0; e < 8; e++) s.o[g][e] = 0;
-        positions(c, pages_of(a.step, sequence), s);
+        positions(c, pages, base, at, s);
         leave(s);
         sync();
         const u32 i = thread() % kWaves, g = thread() / kWaves % G;
@@ -330,8 +334,6 @@ struct Split {
 
 template <KvType type, u32 L, u32 G>
 DEVICE void attention_split(const AttentionArgs &a) {
-    wait_for_previous();
-    let_next_start();
     const Split<type, L, G> work{a, block_z(), block_y()};
     work.run();
 }

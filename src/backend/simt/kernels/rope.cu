@@ -66,6 +66,9 @@ DEVICE void heads(const HeadsArgs &a) {
     for_rounds<R>(0, [&](u32 r) {
         if (h.norm) w[r] = load_quad(h.norm, r * kRun + run_lane(), d, d % 4 == 0);
     });
+    u64 slot_of_token = 0;
+    if (h.kind == 1 || h.kind == 2)
+        slot_of_token = slot(pages_of(a.step, sequence_of(a.step, token)), position_of(a.step, token));
     wait_for_previous();
     for_rounds<R>(0, [&](u32 r) {
         v[r] = load_quad(x, r * kRun + run_lane(), n, aligned);
@@ -83,9 +86,6 @@ DEVICE void heads(const HeadsArgs &a) {
             if (turns && e < 2 * half) turn[r][i] = load(table + (a.adjacent ? e / 2 : e < half ? e : e - half));
         }
     });
-    u64 slot_of_token = 0;
-    if (h.kind == 1 || h.kind == 2)
-        slot_of_token = slot(pages_of(a.step, sequence_of(a.step, token)), position_of(a.step, token));
     for_rounds<R>(0, [&](u32 r) { squares[r] = sum_lanes(add_squares(0, v[r]), kRun); });
     if (h.norm) {
         const f32 factor = norm_factor(add_runs(squares), d, a.eps);
