@@ -158,6 +158,19 @@ void fuse_add_rmsnorm(Program &p) {
     }
 }
 
+// add_rmsnorm(a, moe_combine(b, weights)) -> add_rmsnorm(a, b, weights), where nothing else reads the combined rows.
+void fuse_combine_rmsnorm(Program &p) {
+    Rewrite r(p);
+    for (size_t i = 0; i < p.nodes.size(); i++) {
+        AddRmsNorm *n = std::get_if<AddRmsNorm>(&p.nodes[i].op);
+        if (!n || n->slots != kNone || !r.uses.read_only_by(n->b, i)) continue;
+        const MoeCombine *c = r.writer<MoeCombine>(n->b, i);
+        if (!c) continue;
+        r.kill(n->b);
+        n->b = c->x, n->slots = c->weights;
+    }
+}
+
 // [normalize](top_k(softmax(x))) -> moe_route, in place of the top_k.
 void fuse_moe_route(Program &p) {
     Rewrite r(p);
@@ -241,10 +254,15 @@ constexpr struct Rule {
     Lever lever;
     void (*apply)(Program &);
 } kRules[] = {
-    {Lever::moe_route, fuse_moe_route},       {Lever::gate_up, fuse_gate_up<false>},
-    {Lever::moe_pair, fuse_gate_up<true>},    {Lever::qkv, fuse_qkv},
-    {Lever::qk_norm_rope, fuse_qk_norm_rope}, {Lever::add_rmsnorm, fuse_add_rmsnorm},
-    {Lever::int8_dot, lower_int8_dot},        {Lever::f32_native, keep_f32},
+    {Lever::moe_route, fuse_moe_route},
+    {Lever::gate_up, fuse_gate_up<false>},
+    {Lever::moe_pair, fuse_gate_up<true>},
+    {Lever::qkv, fuse_qkv},
+    {Lever::qk_norm_rope, fuse_qk_norm_rope},
+    {Lever::add_rmsnorm, fuse_add_rmsnorm},
+    {Lever::combine_rmsnorm, fuse_combine_rmsnorm},
+    {Lever::int8_dot, lower_int8_dot},
+    {Lever::f32_native, keep_f32},
 };
 
 }  // namespace

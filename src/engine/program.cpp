@@ -147,6 +147,12 @@ class Checker {
         require(head_dim > 0 && cols(x) % head_dim == 0 && cols(table) <= head_dim && cols(table) % 2 == 0,
                 "head size");
     }
+    // x has a row for each slot of weights, of the columns of out.
+    void combined(ValueId x, ValueId weights, ValueId out) const {
+        same_rows(weights, out);
+        require(p_.value(x).rows == p_.value(out).rows && p_.value(x).per_row == cols(weights) && cols(x) == cols(out),
+                "slots or columns differ");
+    }
     void route(ValueId x, ValueId ids, ValueId weights) const {
         same_shape(ids, weights), same_rows(x, ids);
         f32(x, weights), type(ids, DType::i32);
@@ -212,10 +218,7 @@ class Checker {
     void shapes(const TopK &o) const { route(o.x, o.ids, o.weights); }
     void shapes(const Normalize &o) const { same_shape(o.x, o.out), f32(o.x, o.out); }
     void shapes(const MoeCombine &o) const {
-        f32(o.x, o.weights, o.out), same_rows(o.weights, o.out);
-        require(p_.value(o.x).rows == p_.value(o.out).rows && p_.value(o.x).per_row == cols(o.weights) &&
-                    cols(o.x) == cols(o.out),
-                "slots or columns differ");
+        f32(o.x, o.weights, o.out), combined(o.x, o.weights, o.out);
     }
     void shapes(const GatherRows &o) const {
         f32(o.x, o.out), per_token(o.x);
@@ -231,8 +234,11 @@ class Checker {
         require(p_.value(o.x).type == p_.value(o.out).type, "types differ");
     }
     void shapes(const AddRmsNorm &o) const {
-        same_shape(o.a, o.b), same_shape(o.a, o.sum), same_shape(o.a, o.out);
-        f32(o.a, o.b, o.sum, o.out), q8_of(o.out, o.q8);
+        same_shape(o.a, o.sum), same_shape(o.a, o.out), f32(o.a, o.b, o.sum, o.out), q8_of(o.out, o.q8);
+        if (o.slots != kNone)
+            f32(o.slots), combined(o.b, o.slots, o.a);
+        else
+            same_shape(o.a, o.b);
         vector_weight(o.weight, cols(o.a));
     }
     void shapes(const QkNormRope &o) const {

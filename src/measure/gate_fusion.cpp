@@ -30,9 +30,9 @@ struct Example {
     ValueId value(std::string name, uint32_t cols, uint32_t per_row = 1, DType type = DType::f32) {
         return program.add_value({std::move(name), type, Rows::tokens, per_row, cols});
     }
-    ValueId input(std::string name, uint32_t cols) {
-        const ValueId v = value(std::move(name), cols);
-        inputs.push_back({v, gate::activations(random, kTokens, cols)});
+    ValueId input(std::string name, uint32_t cols, uint32_t per_row = 1) {
+        const ValueId v = value(std::move(name), cols, per_row);
+        inputs.push_back({v, gate::activations(random, kTokens * per_row, cols)});
         program.inputs.push_back(v);
         return v;
     }
@@ -94,6 +94,16 @@ void build_moe_pair(Example &e, Format f, uint32_t unit) {
 // The second variant scales what it adds.
 void build_add_rmsnorm(Example &e, Format, uint32_t variant) {
     const ValueId a = e.input("a", 131), b = e.input("b", 131), sum = e.value("sum", 131), out = e.value("out", 131);
+    e.add(Add{a, b, sum, variant == 0 ? 1 : 0.22f});
+    e.add(RmsNorm{sum, out, e.weight(Format::F32, 1, 131), 131, 1e-5f});
+    e.outputs = {sum, out};
+}
+
+// The second variant scales what it adds.
+void build_combine_rmsnorm(Example &e, Format, uint32_t variant) {
+    const ValueId x = e.input("x", 131, 3), weights = e.input("weights", 3), b = e.value("b", 131);
+    const ValueId a = e.input("a", 131), sum = e.value("sum", 131), out = e.value("out", 131);
+    e.add(MoeCombine{x, weights, b});
     e.add(Add{a, b, sum, variant == 0 ? 1 : 0.22f});
     e.add(RmsNorm{sum, out, e.weight(Format::F32, 1, 131), 131, 1e-5f});
     e.outputs = {sum, out};
@@ -179,6 +189,7 @@ constexpr Rule kRules[] = {
     {Lever::gate_up, kind<GateUp>(), 3, build_gate_up},
     {Lever::moe_pair, kind<GateUp>(), 3, build_moe_pair},
     {Lever::add_rmsnorm, kind<AddRmsNorm>(), 2, build_add_rmsnorm},
+    {Lever::combine_rmsnorm, kind<AddRmsNorm>(), 2, build_combine_rmsnorm},
     {Lever::qk_norm_rope, kind<QkNormRope>(), 4, build_qk_norm_rope},
     {Lever::moe_route, kind<MoeRoute>(), 1, build_moe_route},
     {Lever::publish_q8, kind<Quantize>(), 7, build_publish_q8},
@@ -209,7 +220,7 @@ Ran run(Backend &backend, const Example &e, LeverSet levers, ValueId output, uin
     Engine engine(std::move(p), {&backend}, store, options);
     for (const gate::Operand &o : e.inputs) {
         const Value &v = e.program.value(o.id);
-        engine.write_value(o.id, gate::pack(v.type, v.cols, m, o.numbers));
+        engine.write_value(o.id, gate::pack(v.type, v.cols, m * v.per_row, o.numbers));
     }
     StepBuffer step(options.limits);
     step.begin();

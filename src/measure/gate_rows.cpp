@@ -85,24 +85,43 @@ Reals f32_sum(RealSpan a, RealSpan b, float scale) {
     return sum;
 }
 
-void try_add_rmsnorm(Trial &trial, uint32_t n, float eps, float scale) {
+// sum_s weights[i, s] * x[i * slots + s], s ascending, each product added with one rounding.
+Reals f32_combined(RealSpan x, RealSpan weights, uint32_t n, uint32_t slots) {
+    Reals out(x.size() / slots);
+    for (size_t i = 0; i < out.size(); i++) {
+        float sum = 0;
+        for (size_t s = i / n * slots; s < (i / n + 1) * slots; s++)
+            sum = std::fma(static_cast<float>(weights[s]), static_cast<float>(x[s * n + i % n]), sum);
+        out[i] = sum;
+    }
+    return out;
+}
+
+// slots > 0: b is combined of so many rows for each token.
+void try_add_rmsnorm(Trial &trial, uint32_t n, float eps, float scale, uint32_t slots) {
     Problem p;
     AddRmsNorm op;
-    op.a = add_value(p, "a", n), op.b = add_value(p, "b", n);
+    op.a = add_value(p, "a", n), op.b = add_value(p, "b", n, std::max(slots, 1u));
+    if (slots > 0) op.slots = add_value(p, "slots", slots);
     op.sum = add_value(p, "sum", n), op.out = add_value(p, "out", n);
     op.weight = p.program.add_weight({"weight", Format::F32, 1, n, 1, nullptr});
     op.eps = eps, op.scale = scale;
     p.program.nodes = {{op, 0, 0}};
-    p.name = fmt::format("n={} scale={}", n, scale);
+    p.name = fmt::format("n={} scale={} slots={}", n, scale, slots);
     p.steps = step_sizes(trial);
     p.plain_tokens(p.steps.back());
-    p.fill = [op, n, eps](Problem &q) {
-        Random random(n);
-        Reals a = activations(random, q.rows(op.a), n), b = activations(random, q.rows(op.b), n, 2);
-        const Reals sum = f32_sum(a, b, op.scale), weight = norm_weight(random, n);
+    p.fill = [op, n, eps, slots](Problem &q) {
+        Random random(n + slots);
+        Reals a = activations(random, q.rows(op.a), n), b = activations(random, q.rows(op.b), n, 2), combined = b;
+        if (slots > 0) {
+            Reals weights = normals(random, q.rows(op.slots) * slots);
+            combined = f32_combined(b, weights, n, slots);
+            q.inputs.push_back({op.slots, std::move(weights)});
+        }
+        const Reals sum = f32_sum(a, combined, op.scale), weight = norm_weight(random, n);
         const Reals want = oracle::rms_norm(sum, weight, eps);
         q.set_weight(op.weight, f32_weight(weight));
-        q.inputs = {{op.a, std::move(a)}, {op.b, std::move(b)}};
+        q.inputs.push_back({op.a, std::move(a)}), q.inputs.push_back({op.b, std::move(b)});
         q.expect(op.sum, sum);
         q.expect(op.out, want, [=](Order o, size_t i) { return bound::rmsnorm(o, n, want[i], weight[i % n]); });
     };
@@ -270,7 +289,8 @@ void try_rmsnorm(Trial &trial) {
 void try_add_rmsnorm(Trial &trial) {
     if (!trial.wants(kind<AddRmsNorm>())) return;
     for (const uint32_t n : {1u, 16u, 40u, 127u, 576u, 1027u, 2080u, 4128u, 8224u, 16416u})
-        for (const float scale : {1.0f, 0.22f}) try_add_rmsnorm(trial, n, 1e-5f, scale);
+        for (const float scale : {1.0f, 0.22f})
+            for (const uint32_t slots : {0u, 1u, 3u, 11u}) try_add_rmsnorm(trial, n, 1e-5f, scale, slots);
 }
 
 void try_quantize(Trial &trial) {

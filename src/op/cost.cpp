@@ -63,7 +63,10 @@ class Estimate {
     void operator()(const GatherRows &) { c_.read_bytes = c_.write_bytes; }
     void operator()(const ArgMax &o) { c_.flops += elements(o.x); }
     void operator()(const Copy &) {}
-    void operator()(const AddRmsNorm &o) { vector(o.weight), c_.flops += 5 * elements(o.a), publish(o); }
+    void operator()(const AddRmsNorm &o) {
+        vector(o.weight), c_.flops += 5 * elements(o.a), publish(o);
+        if (o.slots != kNone) c_.flops += 2 * elements(o.b);
+    }
     void operator()(const QkNormRope &o) {
         kv_write(o.k_state, o.v_state);
         if (o.q_norm != kNone) vector(o.q_norm);

@@ -302,7 +302,8 @@ struct Copy {
 
 // ---- Fused forms: what the rules of engine/fuse.cpp make of the ones above. Each equals its parts bit for bit.
 
-// sum = a + scale * b; out = rmsnorm(sum).
+// sum = a + scale * b; out = rmsnorm(sum). With `slots`, the weights of b's rows (m * slots, n), what MoeCombine
+// makes of both takes b's place.
 struct AddRmsNorm {
     static constexpr std::string_view kName = "add_rmsnorm";
     ValueId a = kNone, b = kNone, sum = kNone, out = kNone;  // (m, n) f32
@@ -311,9 +312,12 @@ struct AddRmsNorm {
     float scale = 1;
     ValueId q8 = kNone;  // (m, n) q8, optional
     bool out_read = true;
+    ValueId slots = kNone;  // (m, slots) f32, optional
     template <class Self, class V>
     static void visit(Self &s, V &&v) {
-        v.in(s.a), v.in(s.b), v.weight(s.weight), v.out(s.sum), v.out(s.out);
+        v.in(s.a), v.in(s.b);
+        if (s.slots != kNone) v.in(s.slots);
+        v.weight(s.weight), v.out(s.sum), v.out(s.out);
         if (s.q8 != kNone) v.out(s.q8);
     }
 };

@@ -81,9 +81,19 @@ struct AddRmsNormTile {
         const F32x16 scale = set1(op.scale);
         const Range rows = cut_rows(view, op.a).tile(tile);
         for (size_t i = rows.first; i < rows.last; i++) {
-            const float *a = view.ptr<float>(op.a) + i * cols, *b = view.ptr<float>(op.b) + i * cols;
+            const float *a = view.ptr<float>(op.a) + i * cols;
             float *sum = view.ptr<float>(op.sum) + i * cols;
-            for_lanes(cols, [&](auto ld, auto st) { st(sum, fma(ld(b, 0.0f), scale, ld(a, 0.0f))); });
+            if (op.slots != kNone) {
+                const size_t slots = view.cols(op.slots);
+                const float *b = view.ptr<float>(op.b) + i * slots * cols;
+                const float *weights = view.ptr<float>(op.slots) + i * slots;
+                for_lanes(cols, [&](auto ld, auto st) {
+                    st(sum, fma(combine(weights, b, slots, cols, ld), scale, ld(a, 0.0f)));
+                });
+            } else {
+                const float *b = view.ptr<float>(op.b) + i * cols;
+                for_lanes(cols, [&](auto ld, auto st) { st(sum, fma(ld(b, 0.0f), scale, ld(a, 0.0f))); });
+            }
             rmsnorm_row(sum, weight_f32(view, op.weight), op.eps, cols, view.ptr<float>(op.out) + i * cols);
         }
     }

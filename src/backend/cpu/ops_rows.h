@@ -173,11 +173,7 @@ struct MoeCombineTile {
             const float *weights = view.ptr<float>(op.weights) + i * slots;
             const float *x = view.ptr<float>(op.x) + i * slots * n;
             float *out = view.ptr<float>(op.out) + i * n;
-            for_lanes(n, [&](auto ld, auto st) {
-                F32x16 sum = set1(0.0f);
-                for (size_t s = 0; s < slots; s++) sum = fma(set1(weights[s]), ld(x + s * n, 0.0f), sum);
-                st(out, sum);
-            });
+            for_lanes(n, [&](auto ld, auto st) { st(out, combine(weights, x, slots, n, ld)); });
         }
     }
 };

@@ -59,5 +59,13 @@ void for_lanes(size_t n, Body &&body) {
              [i, left](auto *p, F32x16 v) { store_part(p + i, v, left); });
 }
 
+// Sixteen elements of sum_s weights[s] * x[s, :], s ascending, as `load` of for_lanes has them; x has n columns.
+template <class Load>
+F32x16 combine(const float *weights, const float *x, size_t slots, size_t n, Load load) {
+    F32x16 sum = set1(0.0f);
+    for (size_t s = 0; s < slots; s++) sum = fma(set1(weights[s]), load(x + s * n, 0.0f), sum);
+    return sum;
+}
+
 }  // namespace RIDGE_ISA
 }  // namespace ridge::cpu

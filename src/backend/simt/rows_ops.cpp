@@ -81,27 +81,30 @@ void emit_norm(const LaunchView &v, Emit &e, NormArgs a, ValueId out, ValueId q8
     if (publish) a.q8 = q8_of(v, q8);
     if (out_read || !publish) a.out = v.ptr<float>(out);
     constexpr std::string_view kHeads[] = {"rmsnorm_heads_1", "rmsnorm_heads_2", "rmsnorm_heads_8"};
-    constexpr std::string_view kNorm[] = {"rmsnorm_1", "rmsnorm_2",  "rmsnorm_4",
-                                          "rmsnorm_8", "rmsnorm_16", "rmsnorm_0"};
-    constexpr std::string_view kAddNorm[] = {"add_rmsnorm_1", "add_rmsnorm_2",  "add_rmsnorm_4",
-                                             "add_rmsnorm_8", "add_rmsnorm_16", "add_rmsnorm_0"};
+    // What is normalised: a value, a sum, a sum with combined rows.
+    constexpr std::string_view kNorm[3][6] = {
+        {"rmsnorm_1", "rmsnorm_2", "rmsnorm_4", "rmsnorm_8", "rmsnorm_16", "rmsnorm_0"},
+        {"add_rmsnorm_1", "add_rmsnorm_2", "add_rmsnorm_4", "add_rmsnorm_8", "add_rmsnorm_16", "add_rmsnorm_0"},
+        {"combine_rmsnorm_1", "combine_rmsnorm_2", "combine_rmsnorm_4", "combine_rmsnorm_8", "combine_rmsnorm_16",
+         "combine_rmsnorm_0"}};
+    constexpr std::string_view kWide[3][3] = {
+        {"rmsnorm_wide_512", "rmsnorm_wide_1024", "rmsnorm_wide_2048"},
+        {"add_rmsnorm_wide_512", "add_rmsnorm_wide_1024", "add_rmsnorm_wide_2048"},
+        {"combine_rmsnorm_wide_512", "combine_rmsnorm_wide_1024", "combine_rmsnorm_wide_2048"}};
+    const size_t input = a.slot_weights ? 2 : a.b ? 1 : 0;
     // The fewest quads of a thread that the row fits in; the last kernel takes any.
     const size_t size = a.width <= 1024 ? 0 : a.width <= 2048 ? 1 : a.width <= 4096 ? 2 : a.width <= 8192 ? 3 : 4;
-    if (a.b == nullptr && a.width < v.cols(out) && a.width <= 1024)
+    if (input == 0 && a.width < v.cols(out) && a.width <= 1024)
         e.grid("norm",
                kHeads[a.width <= 128   ? 0
                       : a.width <= 256 ? 1
                                        : 2],
                {over(a.rows, kHeadsOfBlock)}, kThreads, 0, a);
     else if (a.rows <= kMostWideRows && a.width > 1024 && a.width <= 8192) {
-        constexpr std::string_view kWide[] = {"rmsnorm_wide_512", "rmsnorm_wide_1024", "rmsnorm_wide_2048"};
-        constexpr std::string_view kAddWide[] = {"add_rmsnorm_wide_512", "add_rmsnorm_wide_1024",
-                                                 "add_rmsnorm_wide_2048"};
         const u32 quads = 256u << size;
-        e.grid("norm", (a.b ? kAddWide : kWide)[size - 1], {a.rows}, norm_wide_threads(quads),
-               norm_wide_shared_bytes(quads), a);
+        e.grid("norm", kWide[input][size - 1], {a.rows}, norm_wide_threads(quads), norm_wide_shared_bytes(quads), a);
     } else
-        e.grid("norm", (a.b ? kAddNorm : kNorm)[a.width > 16384 ? 5 : size], {a.rows}, kThreads, kScratch, a);
+        e.grid("norm", kNorm[input][a.width > 16384 ? 5 : size], {a.rows}, kThreads, kScratch, a);
     if (q8 != kNone && !publish) emit_quantize(v, e, out, q8);
 }
 void emit_rmsnorm(const LaunchView &v, Emit &e) {
@@ -116,6 +119,7 @@ void emit_add_rmsnorm(const LaunchView &v, Emit &e) {
     NormArgs a{};
     a.x = v.ptr<float>(op.a), a.b = v.ptr<float>(op.b), a.weight = vector_of(v, op.weight);
     a.sum = v.ptr<float>(op.sum);
+    if (op.slots != kNone) a.slot_weights = v.ptr<float>(op.slots), a.slots = v.cols(op.slots);
     a.width = v.cols(op.a), a.eps = op.eps, a.scale = op.scale;
     emit_norm(v, e, a, op.out, op.q8, op.out_read);
 }

@@ -1,12 +1,15 @@
-// rmsnorm and add_rmsnorm: out = (x * (1 / sqrt(sum of squares / n + eps))) * weight, with each step rounded as on the CPU,
-// the sum in Order::f32_quads256. With q8 the result is also quantised where it is, in registers.
+// rmsnorm, add_rmsnorm and combine_rmsnorm: out = (x * (1 / sqrt(sum of squares / n + eps))) * weight, with each step
+// rounded as on the CPU, the sum in Order::f32_quads256. With q8 the result is also quantised where it is, in
+// registers.
+#include "backend/simt/kernels/combine.cuh"
 #include "backend/simt/kernels/norm.h"
 #include "backend/simt/kernels/quantize.cuh"
 #include "backend/simt/kernels/sums.cuh"
 
 namespace ridge::simt {
 
-// The sum of squares where the block has T threads, more than the order has lanes: those get the quads by shared memory.
+// The sum of squares where the block has T threads, more than the order has lanes: those get the quads by shared
+// memory.
 template <u32 T, u32 R>
 DEVICE f32 add_squares_of_block(const f32x4 (&v)[R]) {
     f32x4 *quads = reinterpret_cast<f32x4 *>(shared());
@@ -25,7 +28,8 @@ DEVICE f32 add_squares_of_block(const f32x4 (&v)[R]) {
 }
 
 // R quads of the row in the registers of each of T threads; R = 0: of any width, read again for each pass.
-template <bool kAdd, u32 R, u32 T>
+enum class Input { plain, add, combine };
+template <Input I, u32 R, u32 T>
 DEVICE void norm_row(const NormArgs &a) {
     const u32 n = a.width, rounds = (n + 4 * T - 1) / (4 * T);
     const bool aligned = n % 4 == 0;
@@ -34,14 +38,17 @@ DEVICE void norm_row(const NormArgs &a) {
     constexpr bool kEarly = R > 0 && R <= 4;  // the weights too fit into registers, while others still run
     f32x4 v[kKept], w[kEarly ? kKept : 1];
     let_next_start();
-    if constexpr (kEarly)
-        for_rounds<R>(0, [&](u32 r) { w[r] = load_quad(a.weight, r * T + thread(), n, aligned); });
+    if constexpr (kEarly) for_rounds<R>(0, [&](u32 r) { w[r] = load_quad(a.weight, r * T + thread(), n, aligned); });
     wait_for_previous();
 
     const auto value = [&](u32 q) {
         const f32x4 x = load_quad(a.x + at, q, n, aligned);
-        if constexpr (!kAdd) return x;
-        const f32x4 b = load_quad(a.b + at, q, n, aligned);
+        if constexpr (I == Input::plain) return x;
+        f32x4 b;
+        if constexpr (I == Input::add)
+            b = load_quad(a.b + at, q, n, aligned);
+        else
+            b = combined_quad(a.b, a.slot_weights, block_x(), a.slots, q, n, aligned);
         return each(x, b, [&](f32 p, f32 s) { return fma(s, a.scale, p); });
     };
     if constexpr (R > 0) for_rounds<R>(0, [&](u32 r) { v[r] = value(r * T + thread()); });
@@ -51,7 +58,7 @@ DEVICE void norm_row(const NormArgs &a) {
         if constexpr (R == 0) v[0] = value(q);
         const f32x4 x = v[R > 0 ? r : 0];
         if constexpr (T == kRowThreads) squares = add_squares(squares, x);
-        if constexpr (kAdd) store_quad(a.sum + at, q, n, aligned, x);
+        if constexpr (I != Input::plain) store_quad(a.sum + at, q, n, aligned, x);
     });
     if constexpr (T > kRowThreads)
         squares = add_squares_of_block<T>(v);
@@ -98,9 +105,10 @@ DEVICE void norm_head(const NormArgs &a) {
     });
 }
 
-#define NORM(name, R, T)                                            \
-    KERNEL(rmsnorm_##name, NormArgs, T, 1) { norm_row<false, R, T>(a); } \
-    KERNEL(add_rmsnorm_##name, NormArgs, T, 1) { norm_row<true, R, T>(a); }
+#define NORM(name, R, T)                                                          \
+    KERNEL(rmsnorm_##name, NormArgs, T, 1) { norm_row<Input::plain, R, T>(a); }   \
+    KERNEL(add_rmsnorm_##name, NormArgs, T, 1) { norm_row<Input::add, R, T>(a); } \
+    KERNEL(combine_rmsnorm_##name, NormArgs, T, 1) { norm_row<Input::combine, R, T>(a); }
 NORM(1, 1, 256)
 NORM(2, 2, 256)
 NORM(4, 4, 256)

@@ -5,7 +5,7 @@
 // top_k: where the row fits into shared memory every column counts those that come before it, which is its place: no order
 //   of events matters. A NaN counts as -infinity.
 #include "backend/simt/kernels/route.h"
-#include "backend/simt/kernels/sums.cuh"
+#include "backend/simt/kernels/combine.cuh"
 
 namespace ridge::simt {
 
@@ -287,22 +287,7 @@ KERNEL(moe_combine, CombineArgs, kCombineThreads, 1) {
     const u32 q = block_y() * kCombineThreads + thread(), row = block_x();
     if (4 * q >= a.n) return;
     const bool aligned = a.n % 4 == 0;
-    constexpr u32 kAtOnce = 8;
-    f32x4 sum = {};
-    for (u32 first = 0; first < a.slots; first += kAtOnce) {
-        f32x4 x[kAtOnce];
-        f32 weight[kAtOnce];
-        for_rounds<kAtOnce>(0, [&](u32 r) {
-            if (first + r >= a.slots) return;
-            const u64 i = u64{row} * a.slots + first + r;
-            weight[r] = load(a.weights + i);
-            x[r] = load_quad(a.x + i * a.n, q, a.n, aligned);
-        });
-        for_rounds<kAtOnce>(0, [&](u32 r) {
-            if (first + r < a.slots)
-                sum = each(x[r], sum, [&](f32 v, f32 so_far) { return fma(weight[r], v, so_far); });
-        });
-    }
+    const f32x4 sum = combined_quad(a.x, a.weights, row, a.slots, q, a.n, aligned);
     store_quad(a.out + u64{row} * a.n, q, a.n, aligned, sum);
 }
 
