@@ -229,6 +229,11 @@ class Checker {
         f32(o.x), type(o.ids, DType::i32), same_rows(o.x, o.ids);
         require(cols(o.ids) == 1, "ids have more than one column");
     }
+    void shapes(const Sample &o) const {
+        f32(o.x), type(o.ids, DType::i32), same_rows(o.x, o.ids);
+        require(cols(o.ids) == 1, "ids have more than one column");
+        require(p_.value(o.x).rows == Rows::outputs && p_.value(o.x).per_row == 1, "a row is no output");
+    }
     void shapes(const Copy &o) const {
         same_shape(o.x, o.out);
         require(p_.value(o.x).type == p_.value(o.out).type, "types differ");

@@ -26,7 +26,7 @@ struct Program {
     std::vector<Node> nodes;
     std::vector<ValueId> inputs;  // written by the caller before a step; empty but for gates and benches
     ValueId logits = kNone;       // (outputs, vocab) f32
-    ValueId choice = kNone;       // (outputs, 1) i32, the ArgMax of the logits; optional
+    ValueId choice = kNone;       // (outputs, 1) i32, ArgMax or Sample of the logits; optional
     uint32_t n_layers = 0;
     LeverSet levers = LeverSet::none();
 

@@ -40,9 +40,9 @@ void GateReport::append(GateReport other) { std::move(other.rows.begin(), other.
 GateReport gate_rows(Backend &backend, const GateOptions &options) {
     using namespace gate;
     Trial trial(backend, options);
-    for (const auto attempt :
-         {try_embed, try_rmsnorm, try_add_rmsnorm, try_quantize, try_elementwise, try_softmax, try_top_k, try_arg_max,
-          try_moe_route, try_moe_combine, try_rope_table, try_rope, try_kv_write, try_qk_norm_rope, try_attention})
+    for (const auto attempt : {try_embed, try_rmsnorm, try_add_rmsnorm, try_quantize, try_elementwise, try_softmax,
+                               try_top_k, try_arg_max, try_moe_route, try_moe_combine, try_sample, try_rope_table,
+                               try_rope, try_kv_write, try_qk_norm_rope, try_attention})
         attempt(trial);
     try_contract(trial);
     try_gate_up(trial);

@@ -57,6 +57,7 @@ StepBuffer step_of(const Problem &p, uint32_t m) {
     for (uint32_t i = 0; i < m; i++) {
         const Token &t = p.tokens[i];
         step.add(t.id, t.position, t.sequence, t.wanted);
+        if (t.wanted) step.set_draw(step.view().outputs() - 1, t.draw);
     }
     return step;
 }

@@ -22,6 +22,7 @@ struct Token {
     int32_t id = 0;
     uint32_t position = 0, sequence = 0;
     bool wanted = true;
+    Draw draw = {};  // where wanted
 };
 
 // Numbers of a value, (rows of the largest step, width), or of a state, (slots, width).

@@ -17,6 +17,7 @@ void try_top_k(Trial &trial);        //
 void try_arg_max(Trial &trial);      //
 void try_moe_route(Trial &trial);    //
 void try_moe_combine(Trial &trial);  //
+void try_sample(Trial &trial);       // gate_sample.cpp
 void try_rope_table(Trial &trial);   // gate_attention.cpp
 void try_rope(Trial &trial);         //
 void try_kv_write(Trial &trial);     //

@@ -62,6 +62,7 @@ class Estimate {
     void operator()(const MoeCombine &o) { c_.flops += 2 * elements(o.x); }
     void operator()(const GatherRows &) { c_.read_bytes = c_.write_bytes; }
     void operator()(const ArgMax &o) { c_.flops += elements(o.x); }
+    void operator()(const Sample &o) { c_.flops += elements(o.x); }
     void operator()(const Copy &) {}
     void operator()(const AddRmsNorm &o) {
         vector(o.weight), c_.flops += 5 * elements(o.a), publish(o);

@@ -1,7 +1,7 @@
 // The operations. Each is a plain struct: what it reads, what it writes, its parameters, its shapes as comments.
 //
 // m is the number of tokens of a step. Everything that varies per token (ids, positions, KV lengths, pages, wanted
-// rows) is in the step buffer (engine/step.h), never in an operation.
+// rows, how their tokens are drawn) is in the step buffer (engine/step.h), never in an operation.
 //
 // `visit(self, v)` names every operand to a visitor with in(ValueId&), out(ValueId&), weight(WeightId&),
 // state(StateId&): fusion, placement, memory planning and cost need no knowledge of single operations beyond it.
@@ -290,6 +290,19 @@ struct ArgMax {
     }
 };
 
+// ids[r] = a column of x[r, :] drawn as the step buffer says for output r (Draw in engine/step.h), by the text of
+// op/sampling.h: of the top_k largest, of equals the lowest, what top-p and min-p leave, at the temperature. -1 where
+// ArgMax has it.
+struct Sample {
+    static constexpr std::string_view kName = "sample";
+    ValueId x = kNone;    // (outputs, n) f32
+    ValueId ids = kNone;  // (outputs, 1) i32
+    template <class Self, class V>
+    static void visit(Self &s, V &&v) {
+        v.in(s.x), v.out(s.ids);
+    }
+};
+
 // The same values on another device. The engine runs it between the two devices' segments.
 struct Copy {
     static constexpr std::string_view kName = "copy";
@@ -370,8 +383,8 @@ struct MoeRoute {
 };
 
 using Op = std::variant<Embed, RmsNorm, Quantize, Contract, RopeTable, Rope, KvWrite, Attention, Glu, Add, Scale,
-                        RowGate, Softmax, TopK, Normalize, MoeCombine, GatherRows, ArgMax, Copy, AddRmsNorm, QkNormRope,
-                        GateUp, MoeRoute>;
+                        RowGate, Softmax, TopK, Normalize, MoeCombine, GatherRows, ArgMax, Sample, Copy, AddRmsNorm,
+                        QkNormRope, GateUp, MoeRoute>;
 
 // Index of an operation in Op; kind<Contract> names it in kernel tables.
 using OpKind = uint8_t;

@@ -233,6 +233,54 @@ size_t argmax(RealSpan logits) {
     return best;
 }
 
+Drawn draw(RealSpan logits, const Draw &how) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    std::vector<int32_t> order;
+    for (size_t i = 0; i < logits.size(); ++i) {
+        if (!(logits[i] < kInfinity)) return {};
+        if (logits[i] > -kInfinity) order.push_back(static_cast<int32_t>(i));
+    }
+    const auto logit = [&](size_t place) {
+        return static_cast<long double>(logits[static_cast<size_t>(order[place])]);
+    };
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
+    if (order.empty()) return {};
+    if (how.temperature == 0) return {order[0], kInfinity};
+    order.resize(std::min(order.size(), how.top_k));
+
+    Drawn d{-1, kInfinity};
+    // Notes how close the two sides of a decision are.
+    const auto above = [&](long double a, long double b) {
+        d.margin = std::min(d.margin, static_cast<double>(std::fabs(a - b) / std::max(a, b)));
+        return a > b;
+    };
+    long double mass = 0, taken = 0;
+    for (size_t i = 0; i < order.size(); ++i) mass += std::exp(logit(i) - logit(0));
+    size_t left = order.size();
+    if (how.top_p < 1)
+        for (left = 0; left < order.size() && (left == 0 || above(how.top_p, taken / mass)); ++left)
+            taken += std::exp(logit(left) - logit(0));
+    order.resize(left);
+    for (left = 1; left < order.size(); ++left)
+        // As likely as the first is no close call, whatever min_p.
+        if (how.min_p > 0 && logit(left) != logit(0) && above(how.min_p, std::exp(logit(left) - logit(0)))) break;
+    order.resize(left);
+
+    std::vector<long double> end;
+    for (size_t i = 0; i < left; ++i) {
+        const long double weight = std::exp((logit(i) - logit(0)) / static_cast<long double>(how.temperature));
+        end.push_back((i == 0 ? 0 : end.back()) + weight);
+    }
+    size_t place = 0;
+    while (place + 1 < left && !above(end[place] / end.back(), how.uniform)) ++place;
+    d.id = order[place];
+    d.begin = place == 0 ? 0 : static_cast<double>(end[place - 1] / end.back());
+    d.end = static_cast<double>(end[place] / end.back());
+    return d;
+}
+
 double kl_divergence(RealSpan p_logits, RealSpan q_logits) {
     RIDGE_ASSERT(p_logits.size() == q_logits.size());
     const double p_all = log_sum_exp(p_logits), q_all = log_sum_exp(q_logits);

@@ -113,6 +113,22 @@ Reals add(RealSpan a, RealSpan b);
 Reals softmax(RealSpan logits);
 double log_sum_exp(RealSpan logits);
 size_t argmax(RealSpan logits);  // the lowest index of the largest. Precondition: not empty
+// The token of a row: of the top_k most likely, of equals the lower id, the fewest with a share top_p of their mass (1:
+// all), of those the ones min_p times as likely as the first, then the one on which `uniform` falls when the
+// probabilities at `temperature` are laid end to end. Temperature 0: the most likely. -1 where a logit is NaN or
+// +infinity or all are -infinity.
+struct Draw {
+    size_t top_k = 1;
+    double top_p = 1, min_p = 0, temperature = 1, uniform = 0;
+};
+struct Drawn {
+    int32_t id = -1;
+    // The least relative change of a sum or a probability that would give another token. A kernel may choose otherwise
+    // only where it is tiny
+    double margin = 0;
+    double begin = 0, end = 1;  // the uniform numbers that give this token
+};
+Drawn draw(RealSpan logits, const Draw &how);
 // sum over i of p_i log(p_i / q_i), p and q the softmax of the two rows of logits.
 double kl_divergence(RealSpan p_logits, RealSpan q_logits);
 

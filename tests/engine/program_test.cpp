@@ -276,6 +276,20 @@ std::vector<Breakage> breakages() {
              p.nodes.push_back({ArgMax{p.logits, ids}, 0, 0});
          },
          {"(arg_max)", "different rows"}},
+        {"SampleColumns",
+         llama(),
+         [](Program &p) {
+             const ValueId ids = p.add_value({.name = "ids", .type = DType::i32, .rows = Rows::outputs, .cols = 2});
+             p.nodes.push_back({Sample{p.logits, ids}, 0, 0});
+         },
+         {"(sample)", "more than one column"}},
+        {"SampleOfTokens",
+         llama(),
+         [](Program &p) {
+             const ValueId ids = p.add_value({.name = "ids", .type = DType::i32, .cols = 1});
+             p.nodes.push_back({Sample{node_of<GatherRows>(p).x, ids}, 0, 0});
+         },
+         {"(sample)", "no output"}},
         {"PublishedType",
          llama(),
          [](Program &p) {

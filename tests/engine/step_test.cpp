@@ -14,7 +14,7 @@ constexpr StepLimits kLimits{.tokens = 5, .outputs = 3, .sequences = 2, .pages =
 
 TEST(Step, LayoutIsTheDocumentedOne) {
     StepBuffer b(kLimits);
-    ASSERT_EQ(b.words().size(), 4U + 3 * 5 + 3 + 2 + 2 * 4);
+    ASSERT_EQ(b.words().size(), 4U + 3 * 5 + 3 + 2 + 2 * 4 + 6 * 3);
     ASSERT_EQ(kLimits.words(), b.words().size());
     for (uint32_t s = 0; s < 2; s++)
         for (uint32_t i = 0; i < 4; i++) b.set_page(s, i, 100 * (s + 1) + i);
@@ -22,13 +22,18 @@ TEST(Step, LayoutIsTheDocumentedOne) {
     b.add(11, 0, 0, false);
     b.add(12, 70, 1, true);
     b.add(13, 71, 1, true);
-    const std::vector<int32_t> expected{3,   2,   0,   0,                         // header: tokens, outputs
-                                        11,  12,  13,  0,   0,                    // token
-                                        0,   70,  71,  0,   0,                    // position
-                                        0,   1,   1,   0,   0,                    // sequence
-                                        1,   2,   0,                              // output
-                                        1,   72,                                  // length
-                                        100, 101, 102, 103, 200, 201, 202, 203};  // pages
+    b.set_draw(1, {.temperature = 1, .top_p = 0.5F, .min_p = 2, .top_k = 40, .uniform = 0x1.0000000000003p-1});
+    const std::vector<int32_t> expected{3, 2, 0, 0,                              // header: tokens, outputs
+                                        11, 12, 13, 0, 0,                        // token
+                                        0, 70, 71, 0, 0,                         // position
+                                        0, 1, 1, 0, 0,                           // sequence
+                                        1, 2, 0,                                 // output
+                                        1, 72,                                   // length
+                                        100, 101, 102, 103, 200, 201, 202, 203,  // pages
+                                        // draws: nothing said, as said, none
+                                        0, 0x3f800000, 0, 1, 0, 0,                              //
+                                        0x3f800000, 0x3f000000, 0x40000000, 40, 3, 0x3fe00000,  //
+                                        0, 0, 0, 0, 0, 0};
     EXPECT_EQ(std::vector<int32_t>(b.words().begin(), b.words().end()), expected);
 
     const StepView v = b.view();
@@ -41,6 +46,13 @@ TEST(Step, LayoutIsTheDocumentedOne) {
     EXPECT_EQ(v.length() - v.base, 22);
     EXPECT_EQ(v.pages(0) - v.base, 24);
     EXPECT_EQ(v.pages(1) - v.base, 28);
+    EXPECT_EQ(v.draws() - v.base, 32);
+    EXPECT_EQ(v.draw(0).temperature, 0);
+    EXPECT_EQ(v.draw(1).temperature, 1);
+    EXPECT_EQ(v.draw(1).top_p, 0.5F);
+    EXPECT_EQ(v.draw(1).min_p, 2);
+    EXPECT_EQ(v.draw(1).top_k, 40U);
+    EXPECT_EQ(v.draw(1).uniform, 0x1.0000000000003p-1);
 }
 
 TEST(Step, BeginForgetsTokensAndKeepsPages) {
@@ -117,7 +129,13 @@ TEST(Step, PlanesNeverOverlap) {
             for (uint32_t i = 0; i < l.pages; i++)
                 RC_ASSERT(v.pages(s)[i] == static_cast<int32_t>(1000 + s * l.pages + i));
         }
-        RC_ASSERT(v.pages(l.sequences - 1) + l.pages == v.base + l.words());
+        for (uint32_t i = 0; i < wanted.size(); i++)
+            b.set_draw(i, {.temperature = 1, .top_k = 7 + i, .uniform = 1 / (1.0 + i)});
+        for (uint32_t i = 0; i < wanted.size(); i++)
+            RC_ASSERT(v.draw(i).top_k == 7 + i && v.draw(i).uniform == 1 / (1.0 + i));
+        RC_ASSERT(v.pages(l.sequences - 1)[l.pages - 1] == static_cast<int32_t>(1000 + l.sequences * l.pages - 1));
+        RC_ASSERT(v.pages(l.sequences - 1) + l.pages == v.draws());
+        RC_ASSERT(v.draws() + size_t{kDrawWords} * l.outputs == v.base + l.words());
     }));
 }
 
@@ -128,6 +146,7 @@ TEST(StepDeathTest, LimitsHold) {
     EXPECT_DEATH(b.add(0, kPageTokens, 0, false), "ridge: bug");  // beyond the last page
     EXPECT_DEATH(b.set_page(0, 1, 0), "ridge: bug");              // no such page
     EXPECT_DEATH(b.set_page(1, 0, 0), "ridge: bug");              // no such sequence
+    EXPECT_DEATH(b.set_draw(0, {}), "ridge: bug");                // no such output yet
     b.add(0, 0, 0, true);
     EXPECT_DEATH(b.add(0, 1, 0, true), "ridge: bug");  // too many outputs
     b.add(0, 1, 0, false);

@@ -59,6 +59,13 @@ std::span<std::byte> Altered::own_state(StateId s) {
     return copies_.back();
 }
 
+void Altered::set_draw(uint32_t output, const Draw &draw) {
+    StepBuffer other(StepLimits{.tokens = 1, .outputs = 1, .sequences = 1, .pages = 1});
+    other.add(0, 0, 0, true);
+    other.set_draw(0, draw);
+    std::copy_n(other.view().draws(), kDrawWords, pages(limits.sequences) + size_t{kDrawWords} * output);
+}
+
 MutantBackend::MutantBackend(Backend &inner, const Kernel &row, const Mutant &mutant)
     : Forwarding(inner), kernels_(inner.kernels().begin(), inner.kernels().end()) {
     RIDGE_ASSERT(current == nullptr);

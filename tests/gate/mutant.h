@@ -40,6 +40,7 @@ class Altered {
     int32_t *position() { return token() + limits.tokens; }
     int32_t *sequence() { return position() + limits.tokens; }
     int32_t *output() { return sequence() + limits.tokens; }
+    void set_draw(uint32_t output, const Draw &draw);
     int32_t *pages(uint32_t s) { return output() + limits.outputs + limits.sequences + size_t{s} * limits.pages; }
 
     Program program;

@@ -229,6 +229,31 @@ void add_row_mutants(std::vector<Mutant> &m) {
         const ValueId x = a.as<ArgMax>().x;
         rotate_table(a.own_f32(x), a.rows(x), a.cols(x));
     });
+    add(kind<Sample>(), "takes the row before", [](Altered &a) {
+        const ValueId x = a.as<Sample>().x;
+        rotate_table(a.own_f32(x), a.rows(x), a.cols(x));
+    });
+    const auto add_draw = [&](const char *name, void (*change)(Draw &)) {
+        add(kind<Sample>(), name, [change](Altered &a) {
+            for (uint32_t r = 0; r < static_cast<uint32_t>(a.words[1]); r++) {
+                Draw d = a.view().step.draw(r);
+                change(d);
+                a.set_draw(r, d);
+            }
+        });
+    };
+    add_draw("draws at temperature 1", [](Draw &d) { d.temperature = d.temperature > 0 ? 1 : 0; });
+    add_draw("forgets top-p", [](Draw &d) { d.top_p = 1; });
+    add_draw("forgets min-p", [](Draw &d) { d.min_p = 0; });
+    add_draw("takes one more than top-k", [](Draw &d) { d.top_k++; });
+    add_draw("takes one less than top-k", [](Draw &d) { d.top_k--; });
+    add_draw("has 32 bits of the uniform number", [](Draw &d) {
+        d.uniform = static_cast<float>(d.uniform) < 1 ? static_cast<float>(d.uniform) : d.uniform;
+    });
+    add_draw("draws from the other end", [](Draw &d) { d.uniform = 1 - 0x1p-53 - d.uniform; });
+    add(kind<Sample>(), "takes the next output's draw", [](Altered &a) {
+        for (uint32_t r = 0; r + 1 < static_cast<uint32_t>(a.words[1]); r++) a.set_draw(r, a.view().step.draw(r + 1));
+    });
     add(kind<MoeCombine>(), "takes the next slot's weight", [](Altered &a) {
         const ValueId w = a.as<MoeCombine>().weights;
         rotate_rows(a.own_f32(w), a.rows(w), a.cols(w), 1);

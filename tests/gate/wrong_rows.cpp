@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,61 @@ void top_k_of_equals_the_last(const LaunchView &view) {
             view.ptr<int32_t>(op.ids)[r * k + s] = order[s];
             view.ptr<float>(op.weights)[r * k + s] = x[order[s]];
         }
+    }
+}
+// Samples rightly but for one part, in double by the standard library; equal sums fall either way, and the gate has
+// none.
+enum class SampleMistake { temperature_first, min_p_first, min_p_of_mass, ties_high, no_bad, largest, exp_f32 };
+template <SampleMistake mistake>
+void sample_wrongly(const LaunchView &view) {
+    const auto &op = std::get<Sample>(view.op);
+    const uint32_t n = view.cols(op.x);
+    for (uint32_t r = 0; r < view.rows(op.x); r++) {
+        const float *x = view.ptr<const float>(op.x) + size_t{r} * n;
+        const Draw d = view.step.draw(r);
+        int32_t &out = view.ptr<int32_t>(op.ids)[r] = -1;
+        std::vector<int32_t> order;
+        bool bad = false;
+        for (uint32_t j = 0; j < n; j++) {
+            bad |= !(x[j] < INFINITY);
+            if (x[j] > -INFINITY) order.push_back(static_cast<int32_t>(j));
+        }
+        if (order.empty() || (bad && mistake != SampleMistake::no_bad)) continue;
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+            return mistake == SampleMistake::ties_high && x[a] == x[b] ? a > b : x[a] > x[b];
+        });
+        out = order[0];
+        if (d.temperature == 0 || mistake == SampleMistake::largest) continue;
+        order.resize(std::min<size_t>(order.size(), d.top_k));
+        const auto weigh = [&](double temperature) {
+            std::vector<double> w;
+            for (const int32_t id : order) w.push_back(std::exp((double{x[id]} - double{x[order[0]]}) / temperature));
+            if (mistake == SampleMistake::exp_f32)
+                for (double &v : w) v = static_cast<double>(static_cast<float>(v));
+            return w;
+        };
+        const auto min_p = [&] {
+            const std::vector<double> w = weigh(1);
+            const double by = mistake == SampleMistake::min_p_of_mass ? std::accumulate(w.begin(), w.end(), 0.0) : 1;
+            size_t left = 1;
+            while (left < w.size() && w[left] >= double{d.min_p} * by) left++;
+            order.resize(left);
+        };
+        if (mistake == SampleMistake::min_p_first) min_p();
+        if (d.top_p < 1) {
+            const std::vector<double> w =
+                weigh(mistake == SampleMistake::temperature_first ? double{d.temperature} : 1);
+            const double all = std::accumulate(w.begin(), w.end(), 0.0);
+            size_t left = 0;
+            for (double mass = 0; left < w.size() && (left == 0 || mass < double{d.top_p} * all);) mass += w[left++];
+            order.resize(left);
+        }
+        min_p();
+        const std::vector<double> w = weigh(double{d.temperature});
+        double at = d.uniform * std::accumulate(w.begin(), w.end(), 0.0);
+        size_t place = 0;
+        for (; place + 1 < w.size() && at >= w[place]; place++) at -= w[place];
+        out = order[place];
     }
 }
 void normalize_all_but_one(const LaunchView &view) {
@@ -313,6 +369,13 @@ const WrongRow kRows[] = {
     {kind<Quantize>(), "rounds halves up", quantize_half_up},
     {kind<Softmax>(), "does not subtract the maximum", softmax_without_maximum},
     {kind<TopK>(), "prefers the last of equals", top_k_of_equals_the_last},
+    {kind<Sample>(), "cuts after the temperature", sample_wrongly<SampleMistake::temperature_first>},
+    {kind<Sample>(), "takes min-p before top-p", sample_wrongly<SampleMistake::min_p_first>},
+    {kind<Sample>(), "takes min-p of the mass", sample_wrongly<SampleMistake::min_p_of_mass>},
+    {kind<Sample>(), "prefers the last of equals", sample_wrongly<SampleMistake::ties_high>},
+    {kind<Sample>(), "draws from rows with a NaN", sample_wrongly<SampleMistake::no_bad>},
+    {kind<Sample>(), "takes the largest", sample_wrongly<SampleMistake::largest>},
+    {kind<Sample>(), "rounds exponentials to f32", sample_wrongly<SampleMistake::exp_f32>},
     {kind<Normalize>(), "leaves one out of the sum", normalize_all_but_one},
     {kind<Add>(), "writes beyond the last row", add_beyond_the_end},
     {kind<Add>(), "changes its input", add_in_place},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace ridge::oracle {
@@ -214,6 +215,42 @@ TEST(OracleOps, LogSumExpSoftmaxArgmax) {
     expect_near(softmax(Reals{std::log(1.0), std::log(3.0)}), {0.25, 0.75});
     EXPECT_EQ(argmax(Reals{1, 5, 5, 2}), 1u);
     EXPECT_EQ(argmax(Reals{-3}), 0u);
+}
+
+TEST(OracleOps, Draw) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const Reals four{std::log(0.3), std::log(0.4), std::log(0.1), std::log(0.2)};
+    const auto id = [&](double u, Draw how) {
+        how.uniform = u;
+        return draw(four, how).id;
+    };
+    const Draw all{.top_k = 4};
+    EXPECT_EQ(id(0, all), 1);
+    EXPECT_EQ(id(0.39, all), 1);
+    EXPECT_EQ(id(0.41, all), 0);
+    EXPECT_EQ(id(0.71, all), 3);
+    EXPECT_EQ(id(0.91, all), 2);
+    EXPECT_EQ(id(0.99, {.top_k = 1}), 1);
+    EXPECT_EQ(id(0.56, {.top_k = 2}), 1);  // 4/7
+    EXPECT_EQ(id(0.58, {.top_k = 2}), 0);
+    EXPECT_EQ(id(0.99, {.top_k = 4, .top_p = 0.69}), 0);
+    EXPECT_EQ(id(0.99, {.top_k = 4, .top_p = 0.71}), 3);
+    EXPECT_EQ(id(0.99, {.top_k = 4, .min_p = 0.51}), 0);
+    EXPECT_EQ(id(0.99, {.top_k = 4, .min_p = 0.49}), 3);
+    EXPECT_EQ(id(0.99, {.top_k = 4, .temperature = 0}), 1);
+    EXPECT_EQ(id(0.52, {.top_k = 4, .temperature = 0.5}), 1);  // 16/30
+    EXPECT_EQ(id(0.54, {.top_k = 4, .temperature = 0.5}), 0);
+    const Drawn d = draw(four, {.top_k = 4, .uniform = 0.5});
+    EXPECT_NEAR(d.begin, 0.4, 1e-12);
+    EXPECT_NEAR(d.end, 0.7, 1e-12);
+    EXPECT_NEAR(d.margin, 0.2, 1e-12);  // 0.5 from 0.4, by 0.5
+    EXPECT_LT(draw(four, {.top_k = 4, .uniform = 0.4}).margin, 1e-12);
+    // Of equals the lower id; -infinity never; nothing of what has no order.
+    EXPECT_EQ(draw(Reals{1, 2, 2, 2}, {.top_k = 2, .uniform = 0.9}).id, 2);
+    EXPECT_EQ(draw(Reals{-kInfinity, 2}, {.top_k = 2, .uniform = 0.9}).id, 1);
+    EXPECT_EQ(draw(Reals{-kInfinity, -kInfinity}, {.top_k = 2}).id, -1);
+    EXPECT_EQ(draw(Reals{1, kInfinity}, {.top_k = 1}).id, -1);
+    EXPECT_EQ(draw(Reals{std::nan(""), 1}, {.top_k = 1}).id, -1);
 }
 
 TEST(OracleOps, KlDivergence) {

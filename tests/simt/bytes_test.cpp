@@ -147,6 +147,42 @@ TEST_P(EmulatedBytes, Attention) {
         }
 }
 
+// Rows of logits, of several blocks each: what the blocks hand on is at most the workspace.
+TEST_P(EmulatedBytes, Choices) {
+    const Gpu gpu(GetParam());
+    RIDGE_NEEDS_GPU(gpu);
+    const auto device = gpu.open();
+    for (const uint32_t n : {300u, 20000u})
+        for (const bool drawn : {false, true})
+            for (const uint32_t rows : {1u, 5u}) {
+                Program p;
+                p.levers = LeverSet::defaults();
+                const ValueId x = p.add_value({"x", DType::f32, Rows::outputs, 1, n});
+                const ValueId ids = p.add_value({"ids", DType::i32, Rows::outputs, 1, 1});
+                const Op op = drawn ? Op{Sample{x, ids}} : Op{ArgMax{x, ids}};
+                p.nodes = {{op, 0, 0}}, p.inputs = {x};
+                EngineOptions o;
+                o.limits = {.tokens = rows, .outputs = rows};
+                StepBuffer step(o.limits);
+                step.begin();
+                for (uint32_t r = 0; r < rows; r++) {
+                    step.add(0, r, 0, true);
+                    step.set_draw(r, {.temperature = 1, .top_k = 40, .uniform = 0.5});
+                }
+                WeightStore weights;
+                Engine engine(p, {device.get()}, weights, o);
+                std::vector<float> logits(size_t{rows} * n);
+                for (size_t i = 0; i < logits.size(); i++) logits[i] = static_cast<float>(i * 7919 % 1000);
+                engine.write_value(x, std::as_bytes(std::span(logits)));
+                for (const Kernel *row : legal_rows(p, op, *device, rows))
+                    expect_declared(fmt::format("{} of {}, {} rows", row->name, n, rows),
+                                    touched(gpu, [&] { engine.run_node(0, *row, step); }),
+                                    cost(p, op, {.tokens = rows, .outputs = rows}), 2.0 * rows,
+                                    static_cast<double>(step.words().size_bytes()),
+                                    static_cast<double>(row->tile.shared_bytes(p, op, o.limits)));
+            }
+}
+
 // Every node of a model with experts, by the rows that a plan takes.
 TEST_P(EmulatedBytes, EveryNodeOfAModel) {
     const Gpu gpu(GetParam());

@@ -70,6 +70,13 @@ class MutantGpu final : public test::Forwarding {
     const Mutant &mutant_;
 };
 
+// Changes word `at` of how each output is drawn.
+std::function<void(std::span<int32_t>, const StepLimits &)> each_draw(size_t at, int32_t (*changed)(int32_t)) {
+    return [=](std::span<int32_t> words, const StepLimits &l) {
+        const auto draws = words.last(size_t{kDrawWords} * l.outputs);
+        for (size_t i = at; i < draws.size(); i += kDrawWords) draws[i] = changed(draws[i]);
+    };
+}
 std::span<int32_t> positions(std::span<int32_t> words, const StepLimits &l) {
     return words.subspan(4 + l.tokens, l.tokens);
 }
@@ -134,7 +141,8 @@ const std::vector<Mutant> &mutants() {
                          for (int32_t &p : positions(w, l)) p = std::max(p - 1, 0);
                      }});
         m.push_back({"uses the identity table", attention, {}, [](std::span<int32_t> w, const StepLimits &l) {
-                         const auto pages = w.last(size_t{l.sequences} * l.pages);
+                         const auto pages =
+                             w.subspan(4 + 3 * l.tokens + l.outputs + l.sequences, size_t{l.sequences} * l.pages);
                          for (size_t i = 0; i < pages.size(); i++) pages[i] = static_cast<int32_t>(i % l.pages);
                      }});
         m.push_back({"skips the last token", kind<KvWrite>(), {}, [](std::span<int32_t> w, const StepLimits &) {
@@ -142,6 +150,20 @@ const std::vector<Mutant> &mutants() {
                      }});
         m.push_back({"is a position behind", kind<RopeTable>(), {}, [](std::span<int32_t> w, const StepLimits &l) {
                          for (int32_t &p : positions(w, l)) p = std::max(p - 1, 0);
+                     }});
+        const OpKind sample = kind<Sample>();
+        constexpr int32_t kOne = 0x3f800000;  // the bits of 1.0f
+        m.push_back(skipped<Sample>());
+        m.push_back({"draws at temperature 1", sample, {}, each_draw(0, [](int32_t t) { return t == 0 ? 0 : kOne; })});
+        m.push_back({"forgets top-p", sample, {}, each_draw(1, [](int32_t) { return kOne; })});
+        m.push_back({"forgets min-p", sample, {}, each_draw(2, [](int32_t) { return 0; })});
+        m.push_back({"takes one more than top-k", sample, {}, each_draw(3, [](int32_t k) { return k + 1; })});
+        m.push_back({"takes the largest", sample, {}, each_draw(0, [](int32_t) { return 0; })});
+        m.push_back(
+            {"has the high word of the uniform number only", sample, {}, each_draw(4, [](int32_t) { return 0; })});
+        m.push_back({"draws as the output before", sample, {}, [](std::span<int32_t> w, const StepLimits &l) {
+                         const auto draws = w.last(size_t{kDrawWords} * l.outputs);
+                         std::rotate(draws.begin(), draws.end() - kDrawWords, draws.end());
                      }});
         add(kind<KvWrite>(), "swaps k and v", [](Altered &a) {
             KvWrite &w = a.as<KvWrite>();

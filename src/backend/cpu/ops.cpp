@@ -1,4 +1,5 @@
 // Rows that one instruction set serves as well as another: table look-ups, selection, host trigonometry.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -6,6 +7,7 @@
 #include "backend/cpu/row.h"
 #include "core/error.h"
 #include "format/decode.h"
+#include "op/sampling.h"
 
 namespace ridge::cpu {
 namespace {
@@ -88,6 +90,39 @@ struct ArgMaxTile {
     }
 };
 
+struct SampleTile {
+    static uint32_t count(const LaunchView &view) { return cut_rows(view, op_of<Sample>(view).x).count(); }
+    static void run(const LaunchView &view, uint32_t tile, std::byte *) {
+        const auto &op = op_of<Sample>(view);
+        const size_t cols = view.cols(op.x);
+        const Range rows = cut_rows(view, op.x).tile(tile);
+        for (size_t i = rows.first; i < rows.last; i++)
+            view.ptr<int32_t>(op.ids)[i] =
+                drawn(view.ptr<float>(op.x) + i * cols, view.cols(op.x), view.step.draw(static_cast<uint32_t>(i)));
+    }
+
+  private:
+    static int32_t drawn(const float *x, uint32_t n, const Draw &draw) {
+        constexpr uint32_t kMost = sampling::kMostCandidates;
+        const uint32_t k = std::min(n, draw.temperature > 0 ? std::clamp(draw.top_k, 1U, kMost) : 1);
+        if (!std::all_of(x, x + n, [](float v) { return v < -kMinusInfinity; })) return -1;
+        int32_t ids[kMost];
+        float logits[kMost];
+        top_k_row(x, n, k, ids, logits);
+        const auto there = static_cast<uint32_t>(std::find(logits, logits + k, kMinusInfinity) - logits);
+        if (there <= 1) return there == 0 ? -1 : ids[0];
+        double cut[kMost], weight[kMost], cut_sum[kMost], weight_sum[kMost];
+        for (uint32_t j = 0; j < there; j++) {
+            const double below = static_cast<double>(logits[j]) - static_cast<double>(logits[0]);
+            cut[j] = sampling::exp(below);
+            weight[j] = sampling::exp(below / static_cast<double>(draw.temperature));
+        }
+        sampling::add_up(cut, cut_sum, there), sampling::add_up(weight, weight_sum, there);
+        const uint32_t kept = sampling::kept(cut, cut_sum, there, draw.top_p, draw.min_p);
+        return ids[sampling::drawn(weight_sum, kept, draw.uniform)];
+    }
+};
+
 constexpr Kernel embed_row() {
     Kernel k = row("cpu.embed.portable", kind<Embed>(), Order::exact, tile_of<EmbedTile>());
     k.formats = FormatSet::all();
@@ -100,6 +135,7 @@ constexpr Kernel kPlain[] = {
     row("cpu.top_k.portable", kind<TopK>(), Order::exact, tile_of<TopKTile>()),
     row("cpu.gather_rows.portable", kind<GatherRows>(), Order::exact, tile_of<GatherRowsTile>()),
     row("cpu.arg_max.portable", kind<ArgMax>(), Order::exact, tile_of<ArgMaxTile>()),
+    row("cpu.sample.portable", kind<Sample>(), Order::exact, tile_of<SampleTile>()),
 };
 
 }  // namespace

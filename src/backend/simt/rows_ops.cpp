@@ -7,6 +7,7 @@
 #include "backend/simt/kernels/norm.h"
 #include "backend/simt/kernels/rope.h"
 #include "backend/simt/kernels/route.h"
+#include "backend/simt/kernels/sample.h"
 #include "backend/simt/rows.h"
 #include "engine/program.h"
 
@@ -280,6 +281,23 @@ void emit_arg_max(const LaunchView &v, Emit &e) {
                           reinterpret_cast<u32x2 *>(v.shared + Tile::kSharedZero) + size_t{first} * blocks, n, blocks});
 }
 
+// Blocks of a row: each thread takes 16 logits at a time, once where that makes no more than the last block can join.
+u32 sample_blocks(u32 n) { return std::min(over(n, kSampleHeld * kSampleThreads), 64u); }
+size_t sample_shared(const Program &program, const Op &op, const StepLimits &limits) {
+    const u32 n = program.value(std::get_if<Sample>(&op)->x).cols;
+    return Tile::kSharedZero + size_t{limits.outputs} * sample_blocks(n) * kMostPlaces * sizeof(u64);
+}
+void emit_sample(const LaunchView &v, Emit &e) {
+    const auto &op = op_of<Sample>(v);
+    constexpr u32 kMostRows = Tile::kSharedZero / sizeof(u32);  // that have a counter
+    const u32 n = v.cols(op.x), rows = rows_of(v, op.x), blocks = sample_blocks(n);
+    for (u32 first = 0; first < rows; first += kMostRows)
+        e.grid("sample", "sample", {std::min(rows - first, kMostRows), blocks}, kSampleThreads, sizeof(SampleShared),
+               SampleArgs{v.ptr<float>(op.x), v.ptr<i32>(op.ids), reinterpret_cast<u32 *>(v.shared),
+                          reinterpret_cast<u64 *>(v.shared + Tile::kSharedZero), step_of(v, e), n, blocks,
+                          over(n, blocks * kSampleHeld * kSampleThreads), first});
+}
+
 template <class T>
 Row row(std::string_view name, Order order, void (*emit)(const LaunchView &, Emit &)) {
     Row r;
@@ -311,6 +329,7 @@ std::vector<Row> make_rows() {
     add(row<MoeRoute>("simt.moe_route", Order::f32_quads256, emit_moe_route)).refuses = refuses_route;
     add(row<MoeCombine>("simt.moe_combine", Order::exact, emit_moe_combine));
     add(row<ArgMax>("simt.arg_max", Order::exact, emit_arg_max)).tile.shared_bytes = arg_max_shared;
+    add(row<Sample>("simt.sample", Order::exact, emit_sample)).tile.shared_bytes = sample_shared;
     return rows;
 }
 
