@@ -128,7 +128,7 @@ int run_command(RunFlags &f) {
     std::optional<SessionTrace> trace;
     if (!f.trace.empty()) trace.emplace(f.trace);
 
-    f.model->session.chooses = f.sampler->options.takes_largest();
+    f.model->session.chooses = chooses_for(f.sampler->options);
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};

@@ -166,9 +166,10 @@ void ab(const AbOptions &options, Lever lever, std::array<Side *, 3> sides,
 void ab(const AbOptions &options, Lever lever, ModelSide off, ModelSide on,
         const std::function<void(const AbResult &)> &predicted, const std::function<void(const AbResult &)> &measured) {
     refuse_other_placement(off, on);
-    Side a(*off.model, off.levers, options.context(), options.batch);
-    Side b(*on.model, on.levers, options.context(), options.batch);
-    Side second(*off.model, off.levers, options.context(), options.batch);
+    const Chooses chooses = chosen_for(lever);
+    Side a(*off.model, off.levers, options.context(), options.batch, chooses);
+    Side b(*on.model, on.levers, options.context(), options.batch, chooses);
+    Side second(*off.model, off.levers, options.context(), options.batch, chooses);
     ab(options, lever, {&a, &b, &second}, predicted, measured);
 }
 
@@ -184,8 +185,8 @@ std::string not_applicable(const AbOptions &options, Lever lever, LeverSet base,
         return pages_of(base.with(lever)) != pages_of(base.without(lever))
                    ? std::string()
                    : "another lever decides where the weights lie";
-    Side a(model, base.without(lever), options.context(), options.batch);
-    Side b(model, base.with(lever), options.context(), options.batch);
+    Side a(model, base.without(lever), options.context(), options.batch, chosen_for(lever));
+    Side b(model, base.with(lever), options.context(), options.batch, chosen_for(lever));
     for (const AbPhase &p : options.phases())
         if (!difference(a.engine(), b.engine(), p.step_tokens(options.batch), l.acts).empty()) return {};
     return l.acts == LeverActs::experts ? "the model has no experts"

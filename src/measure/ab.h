@@ -114,6 +114,9 @@ void ab(const AbOptions &options, Lever lever, ModelSide off, ModelSide on,
 void ab(const AbOptions &options, Lever lever, std::array<Side *, 3> sides,
         const std::function<void(const AbResult &)> &predicted, const std::function<void(const AbResult &)> &measured);
 
+// What sides choose to compare `lever`: drawing a token takes part in no other comparison.
+inline Chooses chosen_for(Lever lever) { return lever == Lever::sample ? Chooses::drawn : Chooses::largest; }
+
 // Why `lever` changes nothing that these phases run, with `threads` threads and the other levers as in `base`; empty
 // where it does.
 std::string not_applicable(const AbOptions &options, Lever lever, LeverSet base, Model &model, unsigned threads);

@@ -23,12 +23,13 @@ void Side::run(const ModelTest &test) {
     for (uint32_t i = 0; i < test.answer; i++) evaluate(test.depth + i, 1);
 }
 
-Side::Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch)
-    : session_(model.session({.context = context, .batch = batch, .levers = levers, .chooses = true})),
+Side::Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch, Chooses chooses)
+    : session_(model.session({.context = context, .batch = batch, .levers = levers, .chooses = chooses})),
       engine_(&session_->engine()),
       step_(engine_->options().limits),
       vocabulary_(vocabulary_of(engine_->program())) {
     for (uint32_t i = 0; i < step_.limits().pages; i++) step_.set_page(0, i, i);
+    if (chooses == Chooses::drawn) sampler_.emplace(SamplerOptions{});
 }
 
 Side::Side(std::unique_ptr<Engine> engine)
@@ -63,8 +64,10 @@ void Side::evaluate(uint32_t position, uint32_t tokens) {
         step_.begin();
         for (uint32_t i = 0; i < n; i++)
             step_.add(static_cast<int32_t>(random_() % vocabulary_), position + done + i, 0, done + i + 1 == tokens);
-        const bool chooses = engine_->program().choice != kNone;
+        const bool chooses = engine_->program().choice != kNone, is_last = done + n == tokens;
+        if (sampler_ && is_last) step_.set_draw(0, sampler_->on_device(position + tokens));
         engine_->run(step_, traced_ ? &trace_ : nullptr, chooses ? Fetch::choice : Fetch::logits);
+        if (sampler_ && is_last && !chooses) sampler_->sample(engine_->logits(), {}, position + tokens);
         if (traced_) {
             trace_.prompt = tokens > 1;
             traced_->add(trace_);

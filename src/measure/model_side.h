@@ -1,15 +1,18 @@
 // One engine of a model, driven step by step with random tokens: what bench and ab measure. The steps are those that a
-// session takes in greedy generation; what the host does with logits is left out.
+// session takes in greedy generation, where what the host does with logits is left out, or with a sampler of default
+// options, which draws a token of each step's logits: on the device or on the host.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
 
 #include "measure/trace_summary.h"
 #include "runtime/model.h"
+#include "runtime/sampler.h"
 
 namespace ridge::bench {
 
@@ -24,7 +27,7 @@ struct ModelTest {
 
 class Side {
   public:
-    Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch);
+    Side(Model &model, LeverSet levers, uint32_t context, uint32_t batch, Chooses chooses = Chooses::largest);
     // An engine that belongs to no model file.
     explicit Side(std::unique_ptr<Engine> engine);
 
@@ -39,7 +42,7 @@ class Side {
     // Sides that are seeded alike evaluate the same tokens from then on.
     void seed(uint32_t value) { random_.seed(value); }
     // `tokens` random tokens from `position` on, in steps of a batch; the token that would follow the last one, or,
-    // without the lever argmax, its logits.
+    // where the levers leave that to the host, its logits.
     void evaluate(uint32_t position, uint32_t tokens);
     void run(const ModelTest &test);
     // From now on `evaluate` is traced into `kept`; nullptr: no more.
@@ -55,6 +58,7 @@ class Side {
     StepBuffer step_;
     uint32_t vocabulary_;
     std::mt19937 random_{1};
+    std::optional<Sampler> sampler_;  // where tokens are drawn
     TraceKeeper *traced_ = nullptr;
     StepTrace trace_;
 };

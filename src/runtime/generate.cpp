@@ -38,6 +38,10 @@ double Generation::answer_rate() const {
     return answer_seconds > 0 && tokens.size() > 1 ? static_cast<double>(tokens.size() - 1) / answer_seconds : 0;
 }
 
+Chooses chooses_for(const SamplerOptions &o) {
+    return o.takes_largest() ? Chooses::largest : o.draws_from_few() ? Chooses::drawn : Chooses::nothing;
+}
+
 Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler &sampler,
                     std::span<const int32_t> prompt, const GenerateOptions &options,
                     const GenerateCallbacks &callbacks) {
@@ -60,8 +64,16 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
 
     const Clock::time_point start = Clock::now();
     const std::span<const int32_t> fresh = prompt.subspan(g.cached_tokens);
-    const Want want = session.chooses() && sampler.options().takes_largest() ? Want::token : Want::last;
-    const bool complete = session.evaluate(fresh, want, callbacks.prompt);
+    const Chooses needs = chooses_for(sampler.options());
+    const Want want = needs != Chooses::nothing && session.chooses() >= needs ? Want::token : Want::last;
+    // The draw is named by its position: an answer does not reuse the random numbers of the one before, and a session
+    // that is truncated and replayed draws the same tokens.
+    const auto evaluate = [&](std::span<const int32_t> tokens,
+                              const std::function<bool(size_t done, size_t total)> &progress = {}) {
+        const Draw draw = want == Want::token ? sampler.on_device(session.position() + tokens.size()) : Draw{};
+        return session.evaluate(tokens, want, progress, draw);
+    };
+    const bool complete = evaluate(fresh, callbacks.prompt);
     g.prompt_seconds = seconds_since(start);
     g.evaluated_tokens = session.position() - g.cached_tokens;
     if (!complete) {
@@ -79,8 +91,6 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
 
     const Clock::time_point answer_start = Clock::now();
     while (true) {
-        // The draw is named by its position: an answer does not reuse the random numbers of the one before, and a
-        // session that is truncated and replayed draws the same tokens.
         const int32_t token = want == Want::token
                                   ? session.choice()
                                   : sampler.sample(session.logits(), session.tokens(), session.position());
@@ -99,7 +109,7 @@ Generation generate(Session &session, const text::Tokenizer &tokenizer, Sampler 
         else if (session.position() == session.context())
             g.finish = Finish::context;
         else {
-            session.evaluate({&token, 1}, want);
+            evaluate({&token, 1});
             continue;
         }
         break;

@@ -48,6 +48,9 @@ struct GenerateCallbacks {
     std::function<bool(std::string_view text)> text;
 };
 
+// What a session must choose so that only tokens of these options come back from it; nothing: the host samples.
+Chooses chooses_for(const SamplerOptions &options);
+
 // The session keeps what it shares with `prompt` and forgets the rest; afterwards it holds prompt and answer, but for
 // the last token drawn. Throws Error{usage} for an empty prompt, Error{limit} where the prompt does not fit, and then
 // has changed nothing.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "op/sampling.h"
 
 namespace ridge {
 namespace {
@@ -29,6 +30,10 @@ void require(bool ok, const char *option, double value, const char *range) {
 
 double uniform(uint64_t seed, uint64_t counter) {
     return static_cast<double>(splitmix(splitmix(seed) ^ counter) >> 11) * 0x1p-53;
+}
+
+bool SamplerOptions::draws_from_few() const {
+    return temperature > 0 && typical_p >= 1 && top_k >= 1 && top_k <= sampling::kMostCandidates && takes_logits();
 }
 
 // The negated forms also refuse NaN.
@@ -75,25 +80,26 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
         return best.id;
     }
     keep_top_k();
-    normalize();
     keep_typical();
-    keep_top_p();
-    keep_min_p();
-    const double top = candidates_.front().logit;
-    for (Candidate &c : candidates_) c.logit = top + (c.logit - top) / options_.temperature;
-    normalize();
+    weigh(1);
+    candidates_.resize(sampling::kept(weights_.data(), sums_.data(), static_cast<uint32_t>(candidates_.size()),
+                                      options_.top_p, options_.min_p));
+    weigh(options_.temperature);
+    return candidates_[sampling::drawn(sums_.data(), static_cast<uint32_t>(candidates_.size()),
+                                       uniform(options_.seed, draw))]
+        .id;
+}
 
-    double left = uniform(options_.seed, draw);
-    for (const Candidate &c : candidates_) {
-        left -= c.probability;
-        if (left < 0) return c.id;
-    }
-    return candidates_.back().id;
+Draw Sampler::on_device(uint64_t draw) const {
+    const SamplerOptions &o = options_;
+    if (o.takes_largest()) return {};
+    RIDGE_ASSERT(o.draws_from_few());
+    return {o.temperature, o.top_p, o.min_p, o.top_k, uniform(o.seed, draw)};
 }
 
 void Sampler::apply_penalties(std::span<const int32_t> history) {
     const SamplerOptions &o = options_;
-    if (o.repetition_penalty == 1 && o.presence_penalty == 0 && o.frequency_penalty == 0) return;
+    if (!o.penalizes()) return;
     if (o.penalty_window != 0 && history.size() > o.penalty_window) history = history.last(o.penalty_window);
     std::unordered_map<int32_t, uint32_t> seen;
     for (int32_t t : history)
@@ -113,17 +119,21 @@ void Sampler::keep_top_k() {
     candidates_.resize(k);
 }
 
-void Sampler::normalize() {
-    const double top = candidates_.front().logit;
-    double sum = 0;
-    for (Candidate &c : candidates_) sum += c.probability = std::exp(c.logit - top);
-    for (Candidate &c : candidates_) c.probability /= sum;
+// The candidates' weights, their sums and probabilities.
+void Sampler::weigh(double temperature) {
+    const size_t n = candidates_.size();
+    weights_.resize(n), sums_.resize(n);
+    for (size_t i = 0; i < n; i++)
+        weights_[i] = sampling::exp((candidates_[i].logit - candidates_[0].logit) / temperature);
+    sampling::add_up(weights_.data(), sums_.data(), static_cast<uint32_t>(n));
+    for (size_t i = 0; i < n; i++) candidates_[i].probability = weights_[i] / sums_.back();
 }
 
 // Locally typical sampling (Meister et al. 2022): the smallest set, taken by distance of surprise from the entropy,
 // that holds the mass.
 void Sampler::keep_typical() {
     if (options_.typical_p >= 1) return;
+    weigh(1);
     double entropy = 0;
     for (const Candidate &c : candidates_)
         if (c.probability > 0) entropy -= c.probability * std::log(c.probability);
@@ -138,22 +148,6 @@ void Sampler::keep_typical() {
     while (n < candidates_.size() && mass < options_.typical_p) mass += candidates_[n++].probability;
     candidates_.resize(std::max<size_t>(n, 1));
     std::sort(candidates_.begin(), candidates_.end(), more_likely);
-    normalize();
-}
-
-void Sampler::keep_top_p() {
-    if (options_.top_p >= 1) return;
-    double mass = 0;
-    size_t n = 0;
-    while (n < candidates_.size() && mass < options_.top_p) mass += candidates_[n++].probability;
-    candidates_.resize(std::max<size_t>(n, 1));
-}
-
-void Sampler::keep_min_p() {
-    const double least = options_.min_p * candidates_.front().probability;
-    size_t n = 1;
-    while (n < candidates_.size() && candidates_[n].probability >= least) n++;
-    candidates_.resize(n);
 }
 
 }  // namespace ridge

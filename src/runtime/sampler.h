@@ -2,7 +2,8 @@
 //
 // The choice depends on the logits, the options, the seed, the index of the draw and the tokens before it, and on
 // nothing else: no state is carried from draw to draw, ties go to the lower id, sums run over sorted candidates in
-// double. So a session that is truncated and replayed draws the same tokens.
+// double (op/sampling.h). So a session that is truncated and replayed draws the same tokens, and a device that draws by
+// Sample (op/op.h) draws what the host would.
 //
 // Order: logit bias, penalties, then (temperature 0: the largest logit, done) top-k, typical, top-p, min-p,
 // temperature, draw. Top-k to min-p look at the distribution at temperature 1, so each keeps its meaning whatever the
@@ -13,6 +14,8 @@
 #include <map>
 #include <span>
 #include <vector>
+
+#include "engine/step.h"
 
 namespace ridge {
 
@@ -29,11 +32,14 @@ struct SamplerOptions {
     uint32_t penalty_window = 64;         // how many of the last tokens count as seen; 0: all
     std::map<int32_t, float> logit_bias;  // added; -infinity bans
     uint64_t seed = 0;
-    // The largest logit as the model gives it, of equals the lowest token: nothing is drawn or changed before.
-    bool takes_largest() const {
-        return temperature == 0 && repetition_penalty == 1 && presence_penalty == 0 && frequency_penalty == 0 &&
-               logit_bias.empty();
-    }
+
+    bool penalizes() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
+    // Whether logits are taken as the model gives them.
+    bool takes_logits() const { return !penalizes() && logit_bias.empty(); }
+    // The largest logit, of equals the lowest token: nothing is drawn.
+    bool takes_largest() const { return temperature == 0 && takes_logits(); }
+    // A draw that Sample can make.
+    bool draws_from_few() const;
 };
 
 // Throws Error{usage} naming the option out of range.
@@ -58,17 +64,19 @@ class Sampler {
     // The candidates of the last `sample`, most likely first (one for greedy): what was cut and what was kept.
     std::span<const Candidate> candidates() const { return candidates_; }
 
+    // What Sample needs to make draw number `draw` of a sequence. Precondition: takes_largest() or draws_from_few().
+    Draw on_device(uint64_t draw) const;
+
   private:
     void apply_penalties(std::span<const int32_t> history);
     void keep_top_k();
-    void normalize();
     void keep_typical();
-    void keep_top_p();
-    void keep_min_p();
+    void weigh(double temperature);
 
     SamplerOptions options_;
     std::vector<double> logits_;
     std::vector<Candidate> candidates_;
+    std::vector<double> weights_, sums_;  // of the candidates, as op/sampling.h has them
 };
 
 // Uniform in [0, 1), 53 bits, a pure function of seed and counter (SplitMix64, Steele et al. 2014).

@@ -24,15 +24,22 @@ void set_context(Program &p, uint32_t context) {
             if (!table->long_frequency.empty() && context > table->long_above) table->frequency = table->long_frequency;
 }
 
+// What the levers leave of what is asked for.
+Chooses chosen_by(const SessionOptions &o) {
+    const Lever needs = o.chooses == Chooses::drawn ? Lever::sample : Lever::argmax;
+    return o.levers.has(needs) ? o.chooses : Chooses::nothing;
+}
+
 }  // namespace
 
 Program prepared(Program p, uint32_t context, std::span<Backend *const> devices, const SessionOptions &o) {
     set_context(p, context);
-    if (o.chooses && o.levers.has(Lever::argmax)) {
+    if (const Chooses chooses = chosen_by(o); chooses != Chooses::nothing) {
         Value ids = p.value(p.logits);
         ids.name = "choice", ids.type = DType::i32, ids.cols = 1;
         p.choice = p.add_value(ids);
-        p.nodes.push_back({ArgMax{p.logits, p.choice}, 0, static_cast<int32_t>(p.n_layers)});
+        const Op op = chooses == Chooses::drawn ? Op{Sample{p.logits, p.choice}} : Op{ArgMax{p.logits, p.choice}};
+        p.nodes.push_back({op, 0, static_cast<int32_t>(p.n_layers)});
     }
     place(p, o.map);
     std::vector<LeverSet> fusions;
@@ -69,6 +76,7 @@ Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> 
       batch_(std::clamp(options.batch, 1U, context_)),
       vocabulary_(plain.value(plain.logits).cols),
       engine_(prepared(plain, context_, devices, options), devices, weights, engine_options(context_, batch_)),
+      chooses_(chosen_by(options)),
       step_(engine_.options().limits) {
     engine_.prepare();
     // One sequence has the identity page table.
@@ -76,8 +84,8 @@ Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> 
     tokens_.reserve(context_);
 }
 
-bool Session::evaluate(std::span<const int32_t> tokens, Want want,
-                       const std::function<bool(size_t, size_t)> &progress) {
+bool Session::evaluate(std::span<const int32_t> tokens, Want want, const std::function<bool(size_t, size_t)> &progress,
+                       const Draw &draw) {
     if (tokens.size() > context_ - tokens_.size())
         fail(ErrorKind::limit,
              "{} more tokens do not fit: {} of {} positions are taken; use a larger --context or a shorter text",
@@ -85,7 +93,7 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
     for (int32_t t : tokens)
         if (t < 0 || static_cast<uint32_t>(t) >= vocabulary_)
             fail(ErrorKind::usage, "token {} is outside the vocabulary of {}", t, vocabulary_);
-    RIDGE_ASSERT(want != Want::token || chooses());
+    RIDGE_ASSERT(want != Want::token || chooses_ >= (draw.temperature > 0 ? Chooses::drawn : Chooses::largest));
     rows_ = 0;
     all_logits_.clear();
     const uint32_t most = want == Want::all ? engine_.options().limits.outputs : batch_;
@@ -96,6 +104,7 @@ bool Session::evaluate(std::span<const int32_t> tokens, Want want,
         for (size_t i = 0; i < n; i++)
             step_.add(tokens[done + i], static_cast<uint32_t>(tokens_.size() + i), 0,
                       want == Want::all || (want != Want::none && is_last && i + 1 == n));
+        if (want == Want::token && is_last) step_.set_draw(0, draw);
         engine_.run(step_, trace_sink_ ? &trace_ : nullptr, want == Want::token ? Fetch::choice : Fetch::logits);
         if (trace_sink_) {
             trace_.prompt = tokens.size() > 1;

@@ -13,12 +13,16 @@
 
 namespace ridge {
 
+// What Want::token can be asked for: nothing, the token of the largest logit (lever argmax), or one that is drawn
+// (lever sample), of which the largest is a case.
+enum class Chooses : uint8_t { nothing, largest, drawn };
+
 struct SessionOptions {
     uint32_t context = 0;  // positions there is room for; 0: default_context()
     uint32_t batch = 512;  // most tokens in one step; longer prompts take several
     LeverSet levers = LeverSet::defaults();
     DeviceMap map;
-    bool chooses = false;  // Want::token will be asked for; needs the lever argmax
+    Chooses chooses = Chooses::nothing;  // as far as the levers allow
 };
 
 // The context of a session that names none: what the model was trained for, but at most 8192, so that a model trained
@@ -31,7 +35,7 @@ EngineOptions engine_options(uint32_t context, uint32_t batch);
 Program prepared(Program plain, uint32_t context, std::span<Backend *const> devices, const SessionOptions &options);
 
 // What a caller wants of the tokens of one `evaluate`: logits of the last or of all, or of the last only the token that
-// greedy sampling would take next.
+// comes next.
 enum class Want : uint8_t { none, last, all, token };
 
 class Session {
@@ -47,16 +51,16 @@ class Session {
     std::span<const int32_t> tokens() const { return tokens_; }
 
     // Appends `tokens` and computes. Want::last: logits(0) is the last token's row. Want::all: a row per token, kept
-    // for all steps. Want::token: choice() is the token of the largest logit, found where the logits are, which stay
-    // there. Precondition of that: chooses(). Throws Error{limit} where they do not fit into the context or
-    // Error{usage} for an id outside the vocabulary, and then has changed nothing. `progress(done, total)` is called
-    // between steps; when it answers false the rest is not evaluated, and evaluate returns false with the session at
-    // the tokens that were.
+    // for all steps. Want::token: choice() is the token that `draw` makes of the last one's logits, where they are and
+    // stay. Precondition of that: chooses() anything, or, where the temperature is not 0, what is drawn. Throws
+    // Error{limit} where they do not fit into the context or Error{usage} for an id outside the vocabulary, and then
+    // has changed nothing. `progress(done, total)` is called between steps; when it answers false the rest is not
+    // evaluated, and evaluate returns false with the session at the tokens that were.
     bool evaluate(std::span<const int32_t> tokens, Want want = Want::last,
-                  const std::function<bool(size_t done, size_t total)> &progress = {});
+                  const std::function<bool(size_t done, size_t total)> &progress = {}, const Draw &draw = {});
     std::span<const float> logits(size_t row = 0) const;
-    bool chooses() const { return engine_.program().choice != kNone; }
-    // Of equal logits the lowest token. Throws Error{device} where a logit was NaN or +infinity.
+    Chooses chooses() const { return chooses_; }
+    // Throws Error{device} where a logit was NaN or +infinity.
     int32_t choice() const;
 
     // From now on every step is traced and handed to `sink`, before evaluate goes on; empty: no longer.
@@ -73,6 +77,7 @@ class Session {
     uint32_t batch_;
     uint32_t vocabulary_;
     Engine engine_;
+    Chooses chooses_;
     StepBuffer step_;
     std::vector<int32_t> tokens_;
     std::vector<float> all_logits_;  // (rows, vocabulary)

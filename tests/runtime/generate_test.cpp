@@ -201,6 +201,41 @@ TEST_F(Generate, TheSameSeedSaysTheSame) {
     EXPECT_NE(run(*session(), o, prompt, {.max_tokens = 20}).tokens, a.tokens);
 }
 
+// Tokens that come back one by one are those that the host makes of the logits, whatever the session can choose.
+TEST_F(Generate, ADeviceThatDrawsSaysTheSame) {
+    const LeverSet levers = LeverSet::defaults();
+    const auto open = [&](Chooses chooses, LeverSet l) {
+        return model().session({.context = 256, .batch = 16, .levers = l, .chooses = chooses});
+    };
+    const auto host = open(Chooses::nothing, levers), largest = open(Chooses::largest, levers),
+               drawn = open(Chooses::drawn, levers), off = open(Chooses::drawn, levers.without(Lever::sample));
+    EXPECT_EQ(host->chooses(), Chooses::nothing);
+    EXPECT_EQ(largest->chooses(), Chooses::largest);
+    EXPECT_EQ(drawn->chooses(), Chooses::drawn);
+    EXPECT_EQ(off->chooses(), Chooses::nothing);
+    SamplerOptions usual, greedy, hot, all, typical, penal, banned = endless();
+    usual.seed = 3, hot.seed = 4, all.seed = 5;
+    greedy.temperature = 0, hot.temperature = 2, hot.top_k = 100, hot.min_p = 0;
+    all.top_k = 0, typical.typical_p = 0.9F, penal.repetition_penalty = 1.2F, banned.temperature = 1;
+    size_t differ = 0;
+    for (const SamplerOptions &o : {usual, greedy, hot, all, typical, penal, banned}) {
+        const GenerateOptions go{.max_tokens = 40, .ignore_end = true};
+        const Generation want = run(*host, o, prompt, go);
+        EXPECT_FALSE(host->logits().empty());
+        for (Session *s : {largest.get(), drawn.get(), off.get()}) {
+            const Generation g = run(*s, o, prompt, go);
+            EXPECT_EQ(g.tokens, want.tokens);
+            EXPECT_EQ(g.text, want.text);
+            // The same session goes on after another answer.
+            const Generation next = run(*s, o, joined(prompt, some_tokens(3, 8)), go);
+            differ += next.tokens != want.tokens ? 1 : 0;
+        }
+        // Other answers of the same options: a session that was truncated draws what it drew.
+        EXPECT_EQ(run(*drawn, o, prompt, go).tokens, want.tokens);
+    }
+    EXPECT_GT(differ, 0U);
+}
+
 TEST_F(Generate, ThePromptCallbackCancels) {
     const auto s = session(256, 8);
     GenerateCallbacks c;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "backend/cpu/cpu.h"
 #include "core/error.h"
+#include "runtime/sampler.h"
 #include "runtime/tiny_model.h"
 #include "support/errors.h"
 
@@ -106,10 +108,11 @@ TEST_F(SessionTest, WantSaysWhichRows) {
 TEST_F(SessionTest, TheTokenOfTheLargestLogit) {
     const std::vector<int32_t> text = some_tokens(20);
     const auto logits = session(64, 8);
-    SessionOptions options{.context = 64, .batch = 8, .levers = LeverSet::defaults(), .map = {}, .chooses = true};
+    SessionOptions options{
+        .context = 64, .batch = 8, .levers = LeverSet::defaults(), .map = {}, .chooses = Chooses::largest};
     const auto tokens = session_of(model, {cpu.get()}, weights, options);
-    ASSERT_TRUE(tokens->chooses());
-    EXPECT_FALSE(logits->chooses());
+    ASSERT_EQ(tokens->chooses(), Chooses::largest);
+    EXPECT_EQ(logits->chooses(), Chooses::nothing);
     for (const size_t n : {1U, 8U, 11U}) {  // one step or two
         logits->truncate(0), tokens->truncate(0);
         logits->evaluate(std::span(text).first(n));
@@ -123,7 +126,37 @@ TEST_F(SessionTest, TheTokenOfTheLargestLogit) {
     EXPECT_EQ(differing_bits(row(*tokens, 0), row(*logits, 0)), 0U);
     EXPECT_DEATH(logits->evaluate(text, Want::token), "ridge: bug");
     options.levers = options.levers.without(Lever::argmax);
-    EXPECT_FALSE(session_of(model, {cpu.get()}, weights, options)->chooses());
+    EXPECT_EQ(session_of(model, {cpu.get()}, weights, options)->chooses(), Chooses::nothing);
+}
+
+TEST_F(SessionTest, ATokenThatIsDrawn) {
+    const std::vector<int32_t> text = some_tokens(20);
+    const auto logits = session(64, 8);
+    const auto tokens =
+        session_of(model, {cpu.get()}, weights,
+                   {.context = 64, .batch = 8, .levers = LeverSet::defaults(), .map = {}, .chooses = Chooses::drawn});
+    SamplerOptions o;
+    o.temperature = 1.5F, o.seed = 11;
+    Sampler sampler(o);
+    std::set<int32_t> seen;
+    for (uint64_t draw = 0; draw < 20; draw++)
+        for (const size_t n : {1U, 8U, 11U}) {  // one step or two
+            logits->truncate(0), tokens->truncate(0);
+            logits->evaluate(std::span(text).first(n));
+            tokens->evaluate(std::span(text).first(n), Want::token, {}, sampler.on_device(draw));
+            EXPECT_EQ(tokens->choice(), sampler.sample(logits->logits(), text, draw)) << n;
+            seen.insert(tokens->choice());
+        }
+    EXPECT_GT(seen.size(), 10U);
+    // Where nothing is said about the draw, it is the largest.
+    tokens->truncate(0);
+    tokens->evaluate(std::span(text).first(11), Want::token);
+    const std::vector<float> l = row(*logits, 0);
+    EXPECT_EQ(tokens->choice(), std::max_element(l.begin(), l.end()) - l.begin());
+    const auto largest =
+        session_of(model, {cpu.get()}, weights,
+                   {.context = 64, .batch = 8, .levers = LeverSet::defaults(), .map = {}, .chooses = Chooses::largest});
+    EXPECT_DEATH(largest->evaluate(text, Want::token, {}, sampler.on_device(0)), "ridge: bug");
 }
 
 TEST_F(SessionTest, LogitsOfALongBatchTakeLittleMemory) {
