@@ -51,10 +51,10 @@ class Session {
     std::span<const int32_t> tokens() const { return tokens_; }
 
     // Appends `tokens` and computes. Want::last: logits(0) is the last token's row. Want::all: a row per token, kept
-    // for all steps. Want::token: choice() is the token that `draw` makes of the last one's logits, where they are and
-    // stay. Precondition of that: chooses() anything, or, where the temperature is not 0, what is drawn. Throws
-    // Error{limit} where they do not fit into the context or Error{usage} for an id outside the vocabulary, and then
-    // has changed nothing. `progress(done, total)` is called between steps; when it answers false the rest is not
+    // for all steps. Want::token: choice() is the token that `draw` makes of the last one's logits, which stay where
+    // they are. Precondition of that: chooses() is not nothing, and drawn where the draw's temperature is above 0.
+    // Throws Error{limit} where they do not fit into the context or Error{usage} for an id outside the vocabulary, and
+    // then has changed nothing. `progress(done, total)` is called between steps; when it answers false the rest is not
     // evaluated, and evaluate returns false with the session at the tokens that were.
     bool evaluate(std::span<const int32_t> tokens, Want want = Want::last,
                   const std::function<bool(size_t done, size_t total)> &progress = {}, const Draw &draw = {});
