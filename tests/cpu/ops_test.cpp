@@ -98,6 +98,34 @@ TEST(AddRmsNormRows, EqualsItsParts) {
         }
 }
 
+TEST(AddRmsNormRows, CombinesLikeItsParts) {
+    for (uint32_t n : kWidths)
+        for (uint32_t slots : {1u, 3u, 8u, 9u}) {
+            const uint32_t m = 5;
+            Bench b = bench(m);
+            const ValueId a = b.value(n, random_floats(m * n, n));
+            const ValueId rows = b.value(n, random_floats(m * slots * n, n + 1), Rows::tokens, slots);
+            const ValueId weights = b.value(slots, random_floats(m * slots, n + 2));
+            const WeightId w = b.weight(random_floats(n, 3));
+            AddRmsNorm fused{
+                .a = a, .b = rows, .sum = b.value(n), .out = b.value(n), .weight = w, .eps = 1e-6f, .scale = 0.22f};
+            fused.slots = weights;
+            expect_same_bits(b, fused);
+            const MoeCombine combine{.x = rows, .weights = weights, .out = b.value(n)};
+            run_portable(b, combine);
+            const AddRmsNorm plain{.a = a,
+                                   .b = combine.out,
+                                   .sum = b.value(n),
+                                   .out = b.value(n),
+                                   .weight = w,
+                                   .eps = 1e-6f,
+                                   .scale = 0.22f};
+            run_portable(b, plain);
+            EXPECT_EQ(b.floats(fused.sum), b.floats(plain.sum));
+            EXPECT_EQ(b.floats(fused.out), b.floats(plain.out));
+        }
+}
+
 constexpr GluKind kUnits[] = {GluKind::silu, GluKind::gelu, GluKind::clamped};
 
 // All exponents, and half of them where units bend.

@@ -42,7 +42,10 @@ TEST_P(FuseModels, OperationsBeforeAndAfter) {
         const Program f = fuse(p, LeverSet::all().without(Lever::int8_dot));
         check(f);
         // The first norm follows the embedding, so it stays on its own; the last add precedes the gather.
-        EXPECT_EQ(f.nodes.size(), 5 + 1 + layers * GetParam().per_layer);
+        // Likewise the last of the sums over experts, which the others' norms have taken.
+        const size_t combined = s.experts > 0 ? layers - 1 : 0;
+        EXPECT_EQ(f.nodes.size(), 5 + 1 + layers * GetParam().per_layer - combined);
+        EXPECT_EQ(count<MoeCombine>(f), s.experts > 0 ? 1U : 0U);
         EXPECT_EQ(count<AddRmsNorm>(f), 2 * layers - 1);
         EXPECT_EQ(count<Add>(f), 1U);
         EXPECT_EQ(count<RmsNorm>(f), 2U);
@@ -70,10 +73,10 @@ INSTANTIATE_TEST_SUITE_P(Each, FuseModels,
 
 TEST(Fuse, EveryLeverSetGivesASoundProgram) {
     for (const Shape &s : {llama(), qwen2(), qwen3(), qwen3moe()})
-        for (unsigned bits = 0; bits < 128; bits++) {
+        for (unsigned bits = 0; bits < 256; bits++) {
             LeverSet levers = LeverSet::none();
             const Lever rules[] = {Lever::int8_dot,     Lever::qkv,       Lever::gate_up, Lever::add_rmsnorm,
-                                   Lever::qk_norm_rope, Lever::moe_route, Lever::moe_pair};
+                                   Lever::qk_norm_rope, Lever::moe_route, Lever::moe_pair, Lever::combine_rmsnorm};
             for (unsigned i = 0; i < std::size(rules); i++)
                 if ((bits >> i & 1) != 0) levers = levers.with(rules[i]);
             const Program p = fuse(forward(s), levers);
@@ -500,6 +503,41 @@ TEST(FuseAddRmsNorm, KeepsTheScale) {
     EXPECT_EQ(only<AddRmsNorm>(fused(c.h.p, {Lever::add_rmsnorm})).scale, 1.0F);
     std::get<Add>(c.h.p.nodes[0].op).scale = 0.22F;
     EXPECT_EQ(only<AddRmsNorm>(fused(c.h.p, {Lever::add_rmsnorm})).scale, 0.22F);
+}
+
+// b of an AddCase as experts give it.
+struct CombineCase : AddCase {
+    ValueId rows, weights;
+    CombineCase() {
+        rows = h.value("rows", 64), weights = h.value("weights", 3);
+        h.p.values[static_cast<size_t>(rows)].per_row = 3;
+        h.p.inputs = {a, rows, weights};
+        h.p.nodes.insert(h.p.nodes.begin(), {MoeCombine{rows, weights, b}, 0, 0});
+    }
+};
+
+TEST(FuseCombineRmsNorm, TakesTheRowsAndTheirWeights) {
+    CombineCase c;
+    const Program p = fused(c.h.p, {Lever::add_rmsnorm, Lever::combine_rmsnorm});
+    const AddRmsNorm &f = only<AddRmsNorm>(p);
+    EXPECT_EQ(p.nodes.size(), 1U);
+    EXPECT_EQ(f.a, c.a);
+    EXPECT_EQ(f.b, c.rows);
+    EXPECT_EQ(f.slots, c.weights);
+    EXPECT_EQ(f.sum, c.sum);
+    EXPECT_NO_THROW(check(p));
+}
+
+TEST(FuseCombineRmsNorm, LeavesWhatItMustNotTouch) {
+    CombineCase c;
+    EXPECT_EQ(count<MoeCombine>(fused(c.h.p, {Lever::combine_rmsnorm})), 1U) << "there is no add_rmsnorm";
+    c.h.add(c.b, c.out, "later");
+    EXPECT_EQ(count<MoeCombine>(fused(c.h.p, {Lever::add_rmsnorm, Lever::combine_rmsnorm})), 1U)
+        << "the sum over experts is read elsewhere";
+    CombineCase first;  // the operand that is not scaled
+    Add &add = std::get<Add>(first.h.p.nodes[1].op);
+    std::swap(add.a, add.b);
+    EXPECT_EQ(count<MoeCombine>(fused(first.h.p, {Lever::add_rmsnorm, Lever::combine_rmsnorm})), 1U);
 }
 
 TEST(FuseAddRmsNorm, OnlyTheFirstNormOfASumIsTaken) {

@@ -205,9 +205,19 @@ void add_row_mutants(std::vector<Mutant> &m) {
     add(kind<RmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<RmsNorm>().weight); });
     add(kind<RmsNorm>(), "skips the last token", skip_last_token);
     add(kind<AddRmsNorm>(), "forgets the scale", [](Altered &a) { a.as<AddRmsNorm>().scale = 1; });
-    add(kind<AddRmsNorm>(), "scales the wrong operand",
-        [](Altered &a) { std::swap(a.as<AddRmsNorm>().a, a.as<AddRmsNorm>().b); });
-    add(kind<AddRmsNorm>(), "adds a to itself", [](Altered &a) { a.as<AddRmsNorm>().b = a.as<AddRmsNorm>().a; });
+    // With slots, b has more rows than a.
+    add(kind<AddRmsNorm>(), "scales the wrong operand", [](Altered &a) {
+        auto &op = a.as<AddRmsNorm>();
+        if (op.slots == kNone) std::swap(op.a, op.b);
+    });
+    add(kind<AddRmsNorm>(), "adds a to itself", [](Altered &a) {
+        auto &op = a.as<AddRmsNorm>();
+        if (op.slots == kNone) op.b = op.a;
+    });
+    add(kind<AddRmsNorm>(), "takes the next slot's weight", [](Altered &a) {
+        const ValueId w = a.as<AddRmsNorm>().slots;
+        if (w != kNone) rotate_rows(a.own_f32(w), a.rows(w), a.cols(w), 1);
+    });
     add(kind<AddRmsNorm>(), "takes the next weight", [](Altered &a) { rotate_weight(a, a.as<AddRmsNorm>().weight); });
     add(kind<Quantize>(), "skips the last token", skip_last_token);
     add(kind<Add>(), "adds a to itself", [](Altered &a) { a.as<Add>().b = a.as<Add>().a; });

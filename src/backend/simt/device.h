@@ -22,6 +22,8 @@
 //   wait_for_previous()  every kernel calls it once, in all threads, before it touches anything that a launch before it
 //                        wrote or reads: with the lever pdl it may have been started before those ended. Only weights,
 //                        tables and the step buffer may be read earlier
+//   load_settled(p)      what a launch before the one in front wrote, also before wait_for_previous(): where the one in
+//                        front lets the next start only after it has waited itself
 //   let_next_start()     from here on the next launch may be started early
 //   copy_async16(to, from)  16 bytes from global to shared memory, both aligned to 16, on their way until
 //   copy_async_commit()  ... which closes a group of such copies of this thread, and
@@ -192,6 +194,11 @@ DEVICE void let_next_start() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+DEVICE i32 load_settled(const i32 *p) {
+    i32 v;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
 DEVICE u64 nanoseconds() {
     u64 t;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
@@ -258,6 +265,7 @@ DEVICE u64 look_shared(const u64 *p) { return __hip_atomic_load(p, __ATOMIC_ACQU
 DEVICE void fence_shared() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
 DEVICE void wait_for_previous() {}
 DEVICE void let_next_start() {}
+DEVICE i32 load_settled(const i32 *p) { return load(p); }
 DEVICE u64 nanoseconds() { return __builtin_readsteadycounter() * 10; }  // of 100 MHz on all targets here
 DEVICE i32 dot4(i32 acc, u32 a, u32 b) {
 #if defined(__GFX11__) || defined(__GFX12__)
@@ -309,7 +317,10 @@ DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
     emulate::copy_bulk(to, from, bytes, &b->state);
 }
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
-DEVICE void let_next_start() {}
+DEVICE void let_next_start() { emulate::let_next_start(); }
+DEVICE i32 load_settled(const i32 *p) {
+    return *static_cast<const i32 *>(emulate::reading_settled(p, sizeof(i32)));
+}
 inline u64 nanoseconds() {  // each look takes a microsecond
     static u64 now = 0;
     return now += 1000;

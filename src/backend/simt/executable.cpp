@@ -95,7 +95,7 @@ class SimtExecutable final : public Executable, private Emit {
     }
 
     void emit(const RowLaunch &l) {
-        current_ = &l;
+        front_ = &l == launches_.data() ? nullptr : &l - 1;
         const LaunchView view{program_,
                               program_.nodes[l.launch.node].op,
                               bindings_,
@@ -193,6 +193,9 @@ class SimtExecutable final : public Executable, private Emit {
         return ms * 1e-3;
     }
     // Emit
+    Front front() const override {
+        return front_ ? Front{front_->row, &program_.nodes[front_->launch.node].op} : Front{};
+    }
     uint64_t step_address() const override { return step_.address; }
     const DeviceLimits &device() const override { return limits_; }
     uint64_t table(const std::string &key, size_t bytes,
@@ -247,7 +250,7 @@ class SimtExecutable final : public Executable, private Emit {
 
     // While a step is being submitted.
     StepView view_{};
-    const RowLaunch *current_ = nullptr;
+    const RowLaunch *front_ = nullptr;
     bool dry_ = false, first_ = true, traced_ = false;
     uint32_t grids_ = 0;
 };

@@ -21,9 +21,17 @@ struct Grid {
     uint32_t x = 1, y = 1, z = 1;
 };
 
+struct Row;
+// The launch in front of another on the same device, nulls where it is the first of a step.
+struct Front {
+    const Row *row = nullptr;
+    const Op *op = nullptr;
+};
+
 class Emit {
   public:
     virtual ~Emit() = default;
+    virtual Front front() const = 0;
     // Launches kernel `name` of file kernels/<file>.cu. Blocks in which nothing is to be done are left out: a grid with
     // a zero in it is no launch.
     template <class Args>

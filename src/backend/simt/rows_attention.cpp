@@ -110,8 +110,9 @@ void emit_split(const LaunchView &v, Emit &e) {
     a.parts = reinterpret_cast<float *>(v.shared + Tile::kSharedZero);
     const bool publishes = op.q8 != kNone && op.head_dim % 32 == 0;
     if (publishes) a.q8 = q8_of(v, op.q8), a.out_read = op.out_read;
-    // For the most chunks that a token may have: positions are read on the device.
-    const uint32_t chunks = std::min(kSplitChunks, v.step.limits.pages);
+    // For the most chunks that a token may have, and for one head to a block where it has one: positions are read on
+    // the device.
+    const uint32_t chunks = std::max(std::min(kSplitChunks, v.step.limits.pages), s.heads);
     e.grid("attention_split", split_name(s, v.program.state(op.k_state).type), {chunks, a.across, v.step.tokens()},
            kSplitThreads, split_shared_bytes(s.heads, op.head_dim), a);
     if (!publishes) publish(v, e);

@@ -118,6 +118,15 @@ uint32_t fill(const LaunchView &v, const Banks &b, uint32_t wave, uint32_t per, 
     return routed;
 }
 
+// Whether the launch in front is one of emit_dots that reads the same ids, so that it does not write them and waits for
+// them before it lets the next one start.
+void emit_int8(const LaunchView &v, Emit &e);
+void emit_sign_table(const LaunchView &v, Emit &e);
+bool settles_ids(const Front &front, ValueId ids) {
+    return front.row != nullptr && (front.row->emit == emit_int8 || front.row->emit == emit_sign_table) &&
+           banks_of(*front.op).ids == ids;
+}
+
 void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const Banks b = banks_of(v.op);
     const uint32_t wave = e.device().wave, waves = kThreads / wave;
@@ -142,36 +151,53 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
         a.table_first = first, a.table_words = last - first;
         a.ring_at = ((last - k->layout.origin) * k->layout.copies * 4 + 15) / 16 * 16;
     }
-    // As many steps to a stage as the row has and the share of a block in shared memory allows. Beside a row's bytes a
-    // stage has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8 bytes for each.
-    const auto stage_bytes = [&](uint32_t steps) { return (std::min(steps * step, row) + 30) / 16 * 16; };
-    const auto ring_bytes = [&](uint32_t steps, uint32_t stages) {
-        return (stages * kUnitRows * stage_bytes(steps) + stages * 8 + 15) / 16 * 16;
-    };
-    // The driver keeps 1 KiB for each block; another is for the values that are published.
-    constexpr uint32_t kKept = 1024, kValues = 1024;
-    const uint32_t most = (e.device().shared_per_block + kKept) / kResident - kKept - kValues;
-    const uint32_t steps = (a.k / 32 + wave - 1) / wave;
-    const auto fits = [&](uint32_t n, uint32_t stages) { return a.ring_at + waves * ring_bytes(n, stages) <= most; };
-    a.stage_steps = 1, a.stages = kLeastStages;
-    while (a.stage_steps < steps && fits(a.stage_steps + 1, a.stages)) a.stage_steps++;
-    // Stages of a row that are alike, and as many as there is room for.
-    const uint32_t pieces = (steps + a.stage_steps - 1) / a.stage_steps;
-    a.stage_steps = (steps + pieces - 1) / pieces;
-    while (a.stages < kMostStages && fits(a.stage_steps, a.stages + 1)) a.stages++;
-    a.stage_bytes = stage_bytes(a.stage_steps), a.ring_bytes = ring_bytes(a.stage_steps, a.stages);
-    uint32_t shared = a.ring_at + waves * a.ring_bytes;
-    // As many blocks as are resident at once: each wave goes on to its next row.
-    const uint32_t resident = e.device().processors * kResident;
-    a.blocks = std::min((a.units + waves - 1) / waves, std::max(resident / std::max(routed, 1u), 1u));
+    // As many blocks as are resident at once: each wave goes on to its next units.
+    const uint32_t resident = std::max(e.device().processors * kResident / std::max(routed, 1u), 1u);
+    a.blocks = std::min((a.units + waves - 1) / waves, resident);
+    uint32_t of_wave = (a.units + a.blocks * waves - 1) / (a.blocks * waves);
     if (b.q8 != kNone) {
         // A block makes whole blocks of 32 of the output.
-        const uint32_t blocks = a.units / 32, each = (blocks + resident - 1) / resident;
+        const uint32_t blocks = a.units / 32, all = e.device().processors * kResident, each = (blocks + all - 1) / all;
         a.q8 = q8_of(v, b.q8), a.q8_units = 32 * each, a.blocks = (blocks + each - 1) / each;
-        a.values_at = shared;
-        shared += std::min(a.tokens, 8u) * a.q8_units * static_cast<uint32_t>(sizeof(f32));
+        of_wave = a.q8_units / waves;
         if (!b.out_read) a.bank[0].out = nullptr;
     }
+    // Beside its bytes a run of rows has up to 15 before and 15 behind them; behind a wave's stages is a barrier of 8
+    // bytes for each. The driver keeps 1 KiB for each block; another is for the values that are published.
+    const auto stage_bytes = [](uint32_t bytes) { return (bytes + 30) / 16 * 16; };
+    const auto ring_bytes = [&](uint32_t bytes, uint32_t stages) {
+        return (stages * kUnitRows * stage_bytes(bytes) + stages * 8 + 15) / 16 * 16;
+    };
+    constexpr uint32_t kKept = 1024, kValues = 1024;
+    const uint32_t most = (e.device().shared_per_block + kKept) / kResident - kKept - kValues;
+    const auto fits = [&](uint32_t bytes, uint32_t stages) {
+        return a.ring_at + waves * ring_bytes(bytes, stages) <= most;
+    };
+    const uint32_t steps = (a.k / 32 + wave - 1) / wave;
+    a.stage_steps = 1, a.stages = kLeastStages;
+    uint32_t bytes = 0;
+    bool whole = same;  // no bank has an odd row left
+    for (uint32_t i = 0; i < b.n && !b.gated; i++) whole = whole && a.bank[i].n % kUnitRows == 0;
+    if (whole && fits(row, a.stages)) {
+        // Units of one bank, or pairs, follow each other in memory.
+        uint32_t units = 1;
+        while (units < of_wave && (b.n == 1 || b.gated) && fits((units + 1) * row, a.stages)) units++;
+        const uint32_t runs = (of_wave + units - 1) / units;
+        a.stage_units = (of_wave + runs - 1) / runs;
+        bytes = a.stage_units * row;
+        if (b.q8 == kNone) a.blocks = (a.units + waves * a.stage_units - 1) / (waves * a.stage_units);
+    } else {
+        // As many steps of a row as there is room for, in pieces that are alike.
+        while (a.stage_steps < steps && fits(std::min((a.stage_steps + 1) * step, row), a.stages)) a.stage_steps++;
+        const uint32_t pieces = (steps + a.stage_steps - 1) / a.stage_steps;
+        a.stage_steps = (steps + pieces - 1) / pieces;
+        bytes = std::min(a.stage_steps * step, row);
+    }
+    while (a.stages < kMostStages && fits(bytes, a.stages + 1)) a.stages++;
+    a.stage_bytes = stage_bytes(bytes), a.ring_bytes = ring_bytes(bytes, a.stages);
+    a.values_at = a.ring_at + waves * a.ring_bytes;
+    const uint32_t shared = a.values_at + std::min(a.tokens, 8u) * a.q8_units * static_cast<uint32_t>(sizeof(f32));
+    a.ids_settled = routed > 0 && settles_ids(e.front(), b.ids) ? 1 : 0;
     const uint32_t m = a.tokens == 1 ? 0 : a.tokens == 2 ? 1 : a.tokens <= 4 ? 2 : 3, per = 1u << m;
     const Grid grid{a.blocks, std::max(routed, 1u), (a.tokens + per - 1) / per};
     // A grid that leaves half of the device free lets the next one in at once; a larger one would have its blocks crowd

@@ -29,6 +29,7 @@ uint32_t shuffle(uint32_t v, uint32_t from);
 uint32_t atomic_add(uint32_t *p, uint32_t v);
 uint32_t load_acquire(const uint32_t *p);
 void wait_for_previous();
+void let_next_start();
 // The copy is made by the wait that is for it; until then its destination is poisoned.
 void copy_async16(void *to, const void *from);
 void copy_async_commit();
@@ -43,5 +44,8 @@ void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier);
 // them, and gives them as they lie in the host's memory.
 const void *reading(const void *p, size_t bytes);
 void *writing(void *p, size_t bytes);
+// The same where wait_for_previous() may not have been called yet: fails where the launch in front wrote the bytes, or
+// may have let this one start before it had waited itself.
+const void *reading_settled(const void *p, size_t bytes);
 
 }  // namespace ridge::emulate

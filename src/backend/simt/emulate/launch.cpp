@@ -59,6 +59,9 @@ struct State {
     Block *block = nullptr;
     LaunchResult result;
     bool failed = false;
+    // Of the running launch and, by device, of the last: whether it let the next start before it had waited itself.
+    uint32_t number = 0;
+    bool hurried = false, front_hurried[kMaxDevices] = {};
     bool spun = false;  // a thread came to an acquiring load or an atomic
     uint64_t random = 0;
     size_t stacks = 0;                           // given to blocks
@@ -373,6 +376,8 @@ LaunchResult run(const LaunchOrder &order) {
     state.order = &order;
     state.result = {};
     state.failed = false;
+    state.number++;
+    state.hurried = false;
     state.random = order.seed * 0x9e3779b97f4a7c15ULL + 1;
     state.lanes.resize(kWave);
     std::iota(state.lanes.begin(), state.lanes.end(), 0u);
@@ -390,12 +395,15 @@ LaunchResult run(const LaunchOrder &order) {
     const Sectors sectors = end_accesses();
     state.result.read_sectors = sectors.read;
     state.result.written_sectors = sectors.written;
+    state.front_hurried[order.device] = state.hurried;
     state.order = nullptr;
     current = nullptr;
     return state.result;
 }
 
 bool launch_counts() { return state.order->count; }
+uint32_t launch_number() { return state.number; }
+bool front_waited() { return !state.front_hurried[state.order->device]; }
 
 bool may_precede_previous() { return state.order->early && !current->waited; }
 
@@ -477,6 +485,8 @@ uint32_t atomic_add(uint32_t *p, uint32_t v) {
     *at = old + v;
     return old;
 }
+
+void let_next_start() { state.hurried |= may_precede_previous(); }
 
 void wait_for_previous() {
     Thread &t = *current;

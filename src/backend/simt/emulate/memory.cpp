@@ -103,6 +103,7 @@ void drop(std::map<uint64_t, uint32_t>::iterator it) {
     const uint64_t pages = pages_of(a.end - a.begin);
     map(bytes_of(a, a.begin - kLead), (pages - 1) * kPage, PROT_NONE, MAP_FIXED);
     std::memset(space.pages + first, 0, (pages - 1) * sizeof(uint32_t));
+    std::free(a.writers);
     a = {};
     space.unused.push_back(it->second);
     space.by_address.erase(it);
@@ -132,17 +133,20 @@ inline bool is_good(const Allocation &a, uint64_t address, size_t bytes) {
            (a.devices & accesses.device_bit) != 0;
 }
 
+void count(Allocation &a, uint64_t address, int write) {
+    if (!launch_counts()) return;
+    uint64_t *&bits = a.sectors[write];
+    if (bits == nullptr) {
+        if (a.sectors[1 - write] == nullptr) accesses.counted.push_back(&a);
+        bits = static_cast<uint64_t *>(std::calloc((a.end - a.begin) / (32 * 64) + 1, 8));
+    }
+    const uint64_t sector = (address - a.begin) / 32;
+    bits[sector / 64] |= uint64_t{1} << sector % 64;
+}
+
 // Of a thread whose accesses are counted, or that may not yet touch what earlier launches wrote.
 [[gnu::noinline]] void careful(Allocation &a, uint64_t address, size_t bytes, int write) {
-    if (launch_counts()) {
-        uint64_t *&bits = a.sectors[write];
-        if (bits == nullptr) {
-            if (a.sectors[1 - write] == nullptr) accesses.counted.push_back(&a);
-            bits = static_cast<uint64_t *>(std::calloc((a.end - a.begin) / (32 * 64) + 1, 8));
-        }
-        const uint64_t sector = (address - a.begin) / 32;
-        bits[sector / 64] |= uint64_t{1} << sector % 64;
-    }
+    count(a, address, write);
     if (may_precede_previous() && (write != 0 || a.written))
         fail(719, std::string(write != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes at " + hex(address) +
                       ", which earlier launches may still use, before wait_for_previous()");
@@ -163,8 +167,24 @@ void *writing(void *p, size_t bytes) {
     Allocation &a = allocation_at(address);
     if (!is_good(a, address, bytes)) bad_access("writes", address, bytes, a);
     if (current->careful) careful(a, address, bytes, 1);
+    if (!a.written) a.writers = static_cast<uint32_t *>(std::calloc((a.end - a.begin) / 64 + 1, sizeof(uint32_t)));
     a.written = true;
+    a.writers[(address - a.begin) / 64] = launch_number();
     ++progress;
+    return bytes_of(a, address);
+}
+
+const void *reading_settled(const void *p, size_t bytes) {
+    const auto address = reinterpret_cast<uint64_t>(p);
+    Allocation &a = allocation_at(address);
+    if (!is_good(a, address, bytes)) bad_access("reads", address, bytes, a);
+    count(a, address, 0);
+    if (may_precede_previous()) {
+        const std::string what = "reads " + std::to_string(bytes) + " bytes at " + hex(address) + " as settled, ";
+        if (!front_waited()) fail(719, what + "but the launch in front let this one start before it had waited");
+        if (a.written && a.writers[(address - a.begin) / 64] + 1 >= launch_number())
+            fail(719, what + "but the launch in front wrote them");
+    }
     return bytes_of(a, address);
 }
 

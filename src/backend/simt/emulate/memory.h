@@ -20,6 +20,7 @@ struct Allocation {
     uint32_t devices = 0;                       // bits of the devices that may touch it
     int owner = 0;                              // device; kMaxDevices: the host
     bool written = false;                       // by a kernel, ever
+    uint32_t *writers = nullptr;                // for every 64 bytes the number of the launch that wrote there last
     uint64_t *sectors[2] = {nullptr, nullptr};  // bits of the 32-byte sectors read, written by the launch that counts
 };
 

@@ -79,8 +79,8 @@ struct Split {
     static_assert(V <= R, "a lane has scores of one head");
 
     const AttentionArgs &a;
-    const u32 token, across;  // across: which of a token's blocks for the same chunk
-    const u32 ways = (a.heads / a.kv_heads + G - 1) / G, kv_head = across / ways, first = across % ways * G;
+    const u32 token, chunk, across;  // across: which of a token's blocks for the same chunk
+    const u32 kv_head, first;        // first: of the heads that share it
     // Heads of this block, and the first of them.
     const u32 heads = min(G, a.heads / a.kv_heads - first), first_head = kv_head * (a.heads / a.kv_heads) + first;
     const SplitShared<G> memory{a.head_dim};
@@ -253,13 +253,13 @@ struct Split {
     DEVICE void run() const {
         const Visible seen = visible(position_of(a.step, token), a.window);
         const u32 sequence = sequence_of(a.step, token);
-        const Chunk c = chunk_of(seen, block_x());
+        const Chunk c = chunk_of(seen, chunk);
         const i32 *pages = pages_of(a.step, sequence);
         const u32 base = c.first / kSpan * kSpan + wave() * kSpan;
-        const u64 at = block_x() < c.of && base < c.last ? slot(pages, base) : 0;
+        const u64 at = chunk < c.of && base < c.last ? slot(pages, base) : 0;
         wait_for_previous();
         let_next_start();
-        if (block_x() >= c.of) return;
+        if (chunk >= c.of) return;
         Sums s;
         s.m = kMinusInfinity, s.l = 0;
 #pragma unroll
@@ -272,7 +272,7 @@ struct Split {
         const u32 i = thread() % kWaves, g = thread() / kWaves % G;
         const bool one_of_all = thread() < kWaves * G;
         const Top all = join<kWaves>({memory.top(i, g)[0], memory.top(i, g)[1]}, i, g, one_of_all);
-        f32 *mine = part_at(block_x());
+        f32 *mine = part_at(chunk);
         if (one_of_all && i == 0 && g < heads) {
             if (c.of == 1)
                 close(all, g);
@@ -332,9 +332,22 @@ struct Split {
     }
 };
 
+// A token that one chunk holds leaves the blocks of the others without work: each of the first G takes one head then. Its
+// keys and values are few and read from the cache. Of two heads the exponentials and sums are not worth another block.
 template <KvType type, u32 L, u32 G>
 DEVICE void attention_split(const AttentionArgs &a) {
-    const Split<type, L, G> work{a, block_z(), block_y()};
+    const u32 group = a.heads / a.kv_heads, ways = (group + G - 1) / G;
+    const u32 kv_head = block_y() / ways, first = block_y() % ways * G;
+    if constexpr (G > 2) {
+        if (chunk_of(visible(position_of(a.step, block_z()), a.window), 0).of == 1) {
+            const u32 head = first + block_x();
+            const bool there = block_x() < G && head < group;
+            const Split<type, L, 1> one{a, block_z(), there ? 0u : 1u, block_y(), kv_head, there ? head : first};
+            one.run();
+            return;
+        }
+    }
+    const Split<type, L, G> work{a, block_z(), block_x(), block_y(), kv_head, first};
     work.run();
 }
 

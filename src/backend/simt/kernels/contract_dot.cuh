@@ -100,28 +100,8 @@ DEVICE DotUnit unit_at(const ContractDotArgs &a, u32 unit, u32 expert) {
     return u;
 }
 
-// The units of a wave, one after the other. Finding one takes as many instructions as a sixth of its products, so where
-// all lie in one bank, or are pairs of two, the next is reached from the last.
-struct DotUnits {
-    const ContractDotArgs &a;
-    const u32 expert, stride;
-    const bool alike = a.glu != 0 || (a.n_banks == 1 && a.bank[0].n % kRows == 0);
-
-    DEVICE void next(DotUnit &u, u32 unit) const {
-        if (!alike) {
-            u = unit_at(a, unit, expert);
-            return;
-        }
-        const u32 columns = a.glu != 0 ? stride : kRows * stride;
-#pragma unroll
-        for (u32 r = 0; r < kRows; r++) {
-            u.column[r] += columns;
-            u.row[r] += u64{columns} * a.bank[a.glu != 0 ? r : 0].row_bytes;
-        }
-    }
-};
-
-// A wave's stages. A stage holds, for each row, the bytes of a step from the 16-byte boundary at or before them.
+// A wave's stages. A stage holds, for each row, a run of bytes from the 16-byte boundary at or before it; where one run
+// has the rows of both, it takes the room of both.
 struct DotRing {
     u32 at;           // in shared memory
     u32 stage_bytes;  // of one row
@@ -138,27 +118,27 @@ struct DotRing {
             sync_wave();
         }
     }
-    // Fetches what the unit's rows hold from step `step` on.
-    DEVICE void fetch(const ContractDotArgs &a, const DotUnit &u, u32 step, u32 stage) const {
-        const std::byte *from[kRows];
-        u32 bytes[kRows];
+    // Fetches a run of `bytes[r]` bytes from `from[r]` on to each row of a stage, none where they are 0.
+    DEVICE void fetch(const std::byte *const (&from)[kRows], const u32 (&bytes)[kRows], u32 stage) const {
+        const std::byte *begin[kRows];
+        u32 whole[kRows];
 #pragma unroll
         for (u32 r = 0; r < kRows; r++) {
-            const DotBank &bank = a.bank[u.bank[r]];
-            const u32 begin = step * bank.step_bytes;
-            const u64 address = reinterpret_cast<u64>(u.row[r]) + begin;
+            const u64 address = reinterpret_cast<u64>(from[r]);
             const u32 phase = static_cast<u32>(address & 15);
-            from[r] = reinterpret_cast<const std::byte *>(address - phase);
-            bytes[r] = (phase + min(a.stage_steps * bank.step_bytes, bank.row_bytes - begin) + 15) & ~15u;
+            begin[r] = reinterpret_cast<const std::byte *>(address - phase);
+            whole[r] = bytes[r] == 0 ? 0 : (phase + bytes[r] + 15) & ~15u;
         }
         if constexpr (kBulkCopies) {
             if (lane() != 0) return;
-            barrier_arrive(barrier(stage), bytes[0] + bytes[1]);
-            for (u32 r = 0; r < kRows; r++) copy_bulk(shared() + row(stage, r), from[r], bytes[r], barrier(stage));
+            barrier_arrive(barrier(stage), whole[0] + whole[1]);
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++)
+                if (whole[r] != 0) copy_bulk(shared() + row(stage, r), begin[r], whole[r], barrier(stage));
         } else {
             for (u32 r = 0; r < kRows; r++)
-                for (u32 c = 16 * lane(); c < bytes[r]; c += 16 * kWave)
-                    copy_async16(shared() + row(stage, r) + c, from[r] + c);
+                for (u32 c = 16 * lane(); c < whole[r]; c += 16 * kWave)
+                    copy_async16(shared() + row(stage, r) + c, begin[r] + c);
         }
     }
     // Until stage number n of all (of which this is `stage`) has arrived; afterwards the one before it is free.
@@ -177,15 +157,21 @@ struct DotGroup {
     f32 scale[2], bias[2];
 };
 
-// N words that begin at any even address of shared memory.
-template <u32 N>
-DEVICE void shared_words(u32 at, u32 (&w)[N]) {
-    u32 raw[N + 1];
+// Words that begin at even addresses of shared memory: the word that `at` lies in, and by how many bits. What lies
+// whole words behind it has the same shift.
+struct SharedWords {
+    u32 aligned, shift;
+    DEVICE explicit SharedWords(u32 at) : aligned(at & ~3u), shift(8 * (at & 3)) {}
+    // N words from `bytes`, a multiple of 4, behind it on.
+    template <u32 N>
+    DEVICE void get(u32 bytes, u32 (&w)[N]) const {
+        u32 raw[N + 1];
 #pragma unroll
-    for (u32 i = 0; i <= N; i++) raw[i] = shared_at<u32>((at & ~3u) + 4 * i);
+        for (u32 i = 0; i <= N; i++) raw[i] = shared_at<u32>(aligned + bytes + 4 * i);
 #pragma unroll
-    for (u32 i = 0; i < N; i++) w[i] = funnel_right(raw[i], raw[i + 1], 8 * (at & 3));
-}
+        for (u32 i = 0; i < N; i++) w[i] = funnel_right(raw[i], raw[i + 1], shift);
+    }
+};
 DEVICE void shared_words8(u32 at, u32 (&w)[8]) {  // of an address aligned to 16
     const u32x4 a = shared_at<u32x4>(at), b = shared_at<u32x4>(at + 16);
     w[0] = a.x, w[1] = a.y, w[2] = a.z, w[3] = a.w, w[4] = b.x, w[5] = b.y, w[6] = b.z, w[7] = b.w;
@@ -282,8 +268,9 @@ struct DotDecode<FormatId::Q6_K, S> {
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         const u32 half = g32 >> 2, quarter = g32 & 3;
         u32 high[8];
-        shared_words(block + 64 * half + 32 * (quarter & 1), g.codes);
-        shared_words(block + 128 + 32 * half, high);
+        const SharedWords words(block);
+        words.get(64 * half + 32 * (quarter & 1), g.codes);
+        words.get(128 + 32 * half, high);
 #pragma unroll
         for (u32 j = 0; j < 8; j++)
             g.codes[j] = (g.codes[j] >> (4 * (quarter >> 1)) & 0x0f0f0f0fu) | (high[j] >> (2 * quarter) & 0x03030303u)
@@ -298,7 +285,7 @@ template <Signs S>
 struct DotDecode<FormatId::Q8_0, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32, DotGroup &g) {
-        shared_words(block + 2, g.codes);
+        SharedWords(block + 2).get(0, g.codes);
         g.scale[0] = f16_f32(shared_at<u16>(block));
     }
 };
@@ -310,8 +297,8 @@ struct DotDecode<FormatId::IQ3_XXS, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2], s[1];
-        shared_words(block + 2 + 8 * g32, q);
-        shared_words(block + 66 + 4 * g32, s);
+        const SharedWords words(block + 2);
+        words.get(8 * g32, q), words.get(64 + 4 * g32, s);
         g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(s[0] >> 28)) * 0.5f;
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
@@ -326,7 +313,7 @@ struct DotDecode<FormatId::IQ2_XXS, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2];
-        shared_words(block + 2 + 8 * g32, q);
+        SharedWords(block + 2).get(8 * g32, q);
         g.scale[0] = f16_f32(shared_at<u16>(block)) * (0.5f + static_cast<f32>(q[1] >> 28)) * 0.25f;
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
@@ -342,7 +329,7 @@ struct DotDecode<FormatId::IQ2_XS, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2];
-        shared_words(block + 2 + 8 * g32, q);
+        SharedWords(block + 2).get(8 * g32, q);
         const u32 scales = shared_at<u8>(block + 66 + g32);
         const f32 d = f16_f32(shared_at<u16>(block));
         g.scale[0] = d * (0.5f + static_cast<f32>(scales & 15)) * 0.25f;
@@ -362,8 +349,8 @@ struct DotDecode<FormatId::IQ2_S, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[1], s[1];
-        shared_words(block + 2 + 4 * g32, q);
-        shared_words(block + 34 + 4 * g32, s);
+        const SharedWords words(block + 2);
+        words.get(4 * g32, q), words.get(32 + 4 * g32, s);
         const u32 high = shared_at<u8>(block + 66 + g32), scales = shared_at<u8>(block + 74 + g32);
         const f32 d = f16_f32(shared_at<u16>(block));
         g.scale[0] = d * (0.5f + static_cast<f32>(scales & 15)) * 0.25f;
@@ -382,8 +369,8 @@ struct DotDecode<FormatId::IQ3_S, S> {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
         u32 q[2], s[1];
-        shared_words(block + 2 + 8 * g32, q);
-        shared_words(block + 74 + 4 * g32, s);
+        const SharedWords words(block + 2);
+        words.get(8 * g32, q), words.get(72 + 4 * g32, s);
         const u32 high = shared_at<u8>(block + 66 + g32), scales = shared_at<u8>(block + 106 + (g32 >> 1));
         g.scale[0] = f16_f32(shared_at<u16>(block)) * static_cast<f32>(1 + 2 * (scales >> (4 * (g32 & 1)) & 15));
 #pragma unroll
@@ -448,8 +435,10 @@ constexpr bool kWantsSums = Fmt<F>::has_bias || kDotOffset<F> != 0;
 // row.
 template <FormatId F, Signs S = Signs::parity>
 struct OneFormat {
+    static constexpr bool kWhole = true;  // a.stage_units may be set
+    static DEVICE u32 step_bytes(const DotBank &) { return kWave * 32 / Fmt<F>::block * Fmt<F>::bytes; }
     template <u32 M>
-    static DEVICE void add(const ContractDotArgs &a, const DotUnit &, const u32 (&at)[kRows], u32 group, u32 x_row,
+    static DEVICE void add(const ContractDotArgs &a, const u32 (&)[kRows], const u32 (&at)[kRows], u32 group, u32 x_row,
                            u32 tokens, f32 (&acc)[kRows][M]) {
         constexpr u32 kGroups = Fmt<F>::block / 32;
         DotGroup g[kRows];
@@ -468,6 +457,8 @@ struct OneFormat {
 
 // Of whatever format each row has: banks of a launch may differ.
 struct AnyFormat {
+    static DEVICE u32 step_bytes(const DotBank &bank) { return bank.step_bytes; }
+    static constexpr bool kWhole = false;  // a second copy of all formats does not fit into the cache of instructions
     template <FormatId F, u32 M>
     static DEVICE void add_row(const ContractDotArgs &a, u32 at, u32 group, u32 x_row, u32 tokens, f32 (&acc)[M]) {
         constexpr u32 kGroups = Fmt<F>::block / 32;
@@ -480,10 +471,10 @@ struct AnyFormat {
         }
     }
     template <u32 M>
-    static DEVICE void add(const ContractDotArgs &a, const DotUnit &u, const u32 (&at)[kRows], u32 group, u32 x_row,
-                           u32 tokens, f32 (&acc)[kRows][M]) {
+    static DEVICE void add(const ContractDotArgs &a, const u32 (&bank)[kRows], const u32 (&at)[kRows], u32 group,
+                           u32 x_row, u32 tokens, f32 (&acc)[kRows][M]) {
 #pragma unroll
-        for (u32 r = 0; r < kRows; r++) switch (static_cast<FormatId>(a.bank[u.bank[r]].format)) {
+        for (u32 r = 0; r < kRows; r++) switch (static_cast<FormatId>(a.bank[bank[r]].format)) {
 #define FORMAT(NAME, prefix, id, block, bytes, g, bias_)                    \
     case FormatId::NAME:                                                    \
         add_row<FormatId::NAME, M>(a, at[r], group, x_row, tokens, acc[r]); \
@@ -495,100 +486,232 @@ struct AnyFormat {
     }
 };
 
+// A wave's part of a launch: units `first`, `first` + `stride`, .. below `end`, or runs of a.stage_units of them.
+template <class Formats, u32 M>
+struct DotWave {
+    const ContractDotArgs &a;
+    const DotRing ring;
+    const u32 first, end, stride;
+    const u32 expert, x_row, out_row, tokens;
+    const u32 steps = (a.k / 32 + kWave - 1) / kWave;
+
+    // Steps [from, to) of a unit, whose bytes lie at `at`.
+    DEVICE void add(const u32 (&bank)[kRows], u32 (&at)[kRows], u32 from, u32 to, f32 (&acc)[kRows][M]) const {
+        for (u32 step = from; step < to; step++) {
+            const u32 group = step * kWave + lane();
+            if (group < a.k / 32) Formats::add(a, bank, at, group, x_row, tokens, acc);
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) at[r] += Formats::step_bytes(a.bank[bank[r]]);
+        }
+    }
+    // The sums of a unit to where they go: its rows are `column` of `bank` and, with `second`, the next; of gated units
+    // row `unit` of both banks.
+    DEVICE void finish(u32 unit, u32 bank_id, u32 column, bool second, f32 (&acc)[kRows][M]) const {
+#pragma unroll
+        for (u32 t = 0; t < M; t++) {
+            f32 v[kRows];
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) v[r] = sum_lanes(acc[r][t]);
+            if (lane() != t || t >= tokens) continue;
+            if (a.glu != 0) {
+                const f32 x = glu(a.glu - 1, v[0], v[1]);
+                if (a.bank[0].out != nullptr) store(a.bank[0].out + u64{out_row + t} * a.units + unit, x);
+                if (a.q8_units != 0)
+                    *reinterpret_cast<f32 *>(shared() + a.values_at +
+                                             (t * a.q8_units + unit - block_x() * a.q8_units) * 4) = x;
+                continue;
+            }
+            const DotBank &bank = a.bank[bank_id];
+#pragma unroll
+            for (u32 r = 0; r < kRows; r++) {
+                if (r > 0 && !second) continue;
+                if (bank.bias != nullptr) v[r] = v[r] + load(bank.bias + expert * bank.n + column + r);
+                store(bank.out + u64{out_row + t} * bank.n + column + r, v[r]);
+            }
+        }
+    }
+
+    // The wave's next unit. Finding one takes as many instructions as a sixth of its products; in one bank, or in two
+    // that are paired, units lie at one distance.
+    DEVICE void next(DotUnit &u, u32 unit) const {
+        if (a.glu == 0 && (a.n_banks > 1 || a.bank[0].n % kRows != 0)) {
+            u = unit_at(a, unit, expert);
+            return;
+        }
+        const u32 columns = a.glu != 0 ? stride : kRows * stride;
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++) {
+            u.column[r] += columns;
+            u.row[r] += u64{columns} * a.bank[a.glu != 0 ? r : 0].row_bytes;
+        }
+    }
+
+    // ready() is called when the first stages are on their way, and returns when x may be read.
+
+    // A stage has a few steps of one unit.
+    template <class Ready>
+    DEVICE void pieces(Ready ready) const {
+        u32 ahead = first, ahead_step = 0;
+        DotUnit u{};
+        if (first < end) u = unit_at(a, first, expert);
+        DotUnit ahead_unit = u;
+        const auto fetch = [&](u32 stage) {
+            if (ahead < end) {
+                const std::byte *from[kRows];
+                u32 bytes[kRows];
+#pragma unroll
+                for (u32 r = 0; r < kRows; r++) {
+                    const DotBank &bank = a.bank[ahead_unit.bank[r]];
+                    const u32 begin = ahead_step * bank.step_bytes;
+                    from[r] = ahead_unit.row[r] + begin;
+                    bytes[r] = min(a.stage_steps * bank.step_bytes, bank.row_bytes - begin);
+                }
+                ring.fetch(from, bytes, stage);
+                ahead_step += a.stage_steps;
+                if (ahead_step >= steps) {
+                    ahead_step = 0, ahead += stride;
+                    if (ahead < end) next(ahead_unit, ahead);
+                }
+            }
+            if constexpr (!kBulkCopies) copy_async_commit();
+        };
+        for (u32 s = 0; s < ring.stages - 1; s++) fetch(s);
+        ready();
+        u32 stage = 0, parity = 0;
+        for (u32 unit = first; unit < end; unit += stride) {
+            f32 acc[kRows][M] = {};
+            for (u32 begin = 0; begin < steps; begin += a.stage_steps) {
+                ring.wait(stage, parity);
+                fetch(stage == 0 ? ring.stages - 1 : stage - 1);
+                u32 at[kRows];
+#pragma unroll
+                for (u32 r = 0; r < kRows; r++)
+                    at[r] =
+                        ring.row(stage, r) +
+                        static_cast<u32>((reinterpret_cast<u64>(u.row[r]) + begin * a.bank[u.bank[r]].step_bytes) & 15);
+                add(u.bank, at, begin, min(begin + a.stage_steps, steps), acc);
+                if (++stage == ring.stages) stage = 0, parity ^= 1;
+            }
+            finish(unit, u.bank[0], u.column[0], u.column[1] != u.column[0], acc);
+            if (unit + stride < end) next(u, unit + stride);
+        }
+    }
+
+    // Where a run of units begins: of gated units their rows of each bank, of others all rows of one.
+    struct Rows {
+        const std::byte *from[kRows];
+    };
+    DEVICE Rows rows_at(u32 unit) const {
+        Rows rows{};
+        const u32 b = a.glu != 0 ? 0 : bank_of(a, unit);
+        const u32 column = a.glu != 0 ? unit : kRows * (unit - a.bank[b].first);
+#pragma unroll
+        for (u32 r = 0; r < kRows; r++) {
+            if (r > 0 && a.glu == 0) break;
+            const DotBank &bank = a.bank[b + r];
+            rows.from[r] = bank.weight + expert * bank.expert_bytes + u64{column} * bank.row_bytes;
+        }
+        return rows;
+    }
+    DEVICE void next(Rows &rows, u32 unit) const {
+        if (a.glu == 0 && a.n_banks > 1) {
+            rows = rows_at(unit);
+            return;
+        }
+        rows.from[0] += u64{a.glu != 0 ? stride : kRows * stride} * a.bank[0].row_bytes;
+        if (a.glu != 0) rows.from[1] += u64{stride} * a.bank[1].row_bytes;
+    }
+
+    // A stage has whole units, so that what a stage costs is paid once for a few: where rows are short that is as much
+    // as their products. The rows of a run lie one behind the other.
+    template <class Ready>
+    DEVICE void whole_rows(Ready ready) const {
+        u32 ahead = first;
+        Rows here{};
+        if (first < end) here = rows_at(first);
+        Rows ahead_rows = here;
+        const bool gated = a.glu != 0;
+        const auto fetch = [&](u32 stage) {
+            if (ahead < end) {
+                const u32 units = min(a.stage_units, end - ahead), b = gated ? 0 : bank_of(a, ahead);
+                const u32 bytes[kRows] = {(gated ? units : kRows * units) * a.bank[b].row_bytes,
+                                          gated ? units * a.bank[1].row_bytes : 0};
+                ring.fetch(ahead_rows.from, bytes, stage);
+                ahead += stride;
+                if (ahead < end) next(ahead_rows, ahead);
+            }
+            if constexpr (!kBulkCopies) copy_async_commit();
+        };
+        for (u32 s = 0; s < ring.stages - 1; s++) fetch(s);
+        ready();
+        u32 stage = 0, parity = 0;
+        for (u32 run = first; run < end; run += stride) {
+            ring.wait(stage, parity);
+            fetch(stage == 0 ? ring.stages - 1 : stage - 1);
+            const u32 b = gated ? 0 : bank_of(a, run), units = min(a.stage_units, end - run);
+            const u32 bank[kRows] = {b, gated ? 1 : b};
+            const u32 bytes = a.bank[b].row_bytes;
+            u32 row[kRows];
+            row[0] = ring.row(stage, 0) + static_cast<u32>(reinterpret_cast<u64>(here.from[0]) & 15);
+            row[1] = gated ? ring.row(stage, 1) + static_cast<u32>(reinterpret_cast<u64>(here.from[1]) & 15)
+                           : row[0] + bytes;
+            for (u32 i = 0; i < units; i++) {
+                f32 acc[kRows][M] = {};
+                u32 at[kRows] = {row[0], row[1]};
+                add(bank, at, 0, steps, acc);
+                finish(run + i, b, kRows * (run + i - a.bank[b].first), true, acc);
+                row[0] += gated ? bytes : kRows * bytes;
+                row[1] += gated ? a.bank[1].row_bytes : kRows * bytes;
+            }
+            if (run + stride < end) next(here, run + stride);
+            if (++stage == ring.stages) stage = 0, parity ^= 1;
+        }
+    }
+};
+
 template <class Formats, u32 M>
 DEVICE void contract_dot(const ContractDotArgs &a) {
-    if (a.next_early != 0) let_next_start();
-    const u32 l = lane(), w = wave();
-    const u32 steps = (a.k / 32 + kWave - 1) / kWave;
+    if (a.next_early != 0 && a.ids == nullptr) let_next_start();
     const bool publish = a.q8_units != 0;
-    const u32 stride = publish ? kDotWaves : a.blocks * kDotWaves;
-    const u32 first = (publish ? block_x() * a.q8_units : block_x() * kDotWaves) + w;
+    const u32 run = max(a.stage_units, 1u);
+    const u32 first = (publish ? block_x() * a.q8_units : block_x() * kDotWaves * run) + wave() * run;
     const u32 end = publish ? min(a.units, (block_x() + 1) * a.q8_units) : a.units;
 
     // A block works on M rows of x.
     u32 expert = 0, x_row = block_z() * M, out_row = x_row;
     const u32 tokens = min(M, a.tokens - x_row);
     if (a.ids != nullptr) {
-        wait_for_previous();  // the expert is not known before
         out_row = block_y();
-        expert = min(static_cast<u32>(load(a.ids + out_row)), a.experts - 1);
+        if (a.ids_settled == 0) wait_for_previous();  // the expert is not known before
+        // A launch behind this one may take the ids for settled.
+        if (a.ids_settled == 0 && a.next_early != 0) let_next_start();
+        expert = min(static_cast<u32>(load_settled(a.ids + out_row)), a.experts - 1);
         x_row = a.x_by_slot != 0 ? out_row : out_row / a.slots;
     }
 
-    const u32 stages = kBulkCopies ? a.stages : kStages;
-    const DotRing ring{a.ring_at + w * a.ring_bytes, a.stage_bytes, stages};
+    const DotRing ring{a.ring_at + wave() * a.ring_bytes, a.stage_bytes, kBulkCopies ? a.stages : kStages};
     ring.begin();
-    const DotUnits units{a, expert, stride};
-    u32 ahead = first, ahead_step = 0;
-    DotUnit u{};
-    if (first < end) u = unit_at(a, first, expert);
-    DotUnit ahead_unit = u;
-    const auto fetch = [&](u32 stage) {
-        if (ahead < end) {
-            ring.fetch(a, ahead_unit, ahead_step, stage);
-            ahead_step += a.stage_steps;
-            if (ahead_step >= steps) {
-                ahead_step = 0, ahead += stride;
-                if (ahead < end) units.next(ahead_unit, ahead);
-            }
-        }
-        if constexpr (!kBulkCopies) copy_async_commit();
+    const DotWave<Formats, M> part{a,      ring,  first,   end,   (publish ? kDotWaves : a.blocks * kDotWaves) * run,
+                                   expert, x_row, out_row, tokens};
+    const auto ready = [&] {
+        fill_tables(a.table_first, a.table_words);
+        if (a.table_words > 0) sync();
+        if (a.ids == nullptr || a.ids_settled != 0) wait_for_previous();
     };
-    for (u32 s = 0; s < stages - 1; s++) fetch(s);
-    fill_tables(a.table_first, a.table_words);
-    if (a.table_words > 0) sync();
-    if (a.ids == nullptr) wait_for_previous();
-
-    u32 stage = 0, parity = 0;
-    for (u32 unit = first; unit < end; unit += stride) {
-        f32 acc[kRows][M] = {};
-        for (u32 begin = 0; begin < steps; begin += a.stage_steps) {
-            ring.wait(stage, parity);
-            fetch(stage == 0 ? stages - 1 : stage - 1);
-            u32 at[kRows];
-#pragma unroll
-            for (u32 r = 0; r < kRows; r++)
-                at[r] = ring.row(stage, r) +
-                        static_cast<u32>((reinterpret_cast<u64>(u.row[r]) + begin * a.bank[u.bank[r]].step_bytes) & 15);
-            const u32 last = min(begin + a.stage_steps, steps);
-            for (u32 step = begin; step < last; step++) {
-                const u32 group = step * kWave + l;
-                if (group < a.k / 32) Formats::add(a, u, at, group, x_row, tokens, acc);
-#pragma unroll
-                for (u32 r = 0; r < kRows; r++) at[r] += a.bank[u.bank[r]].step_bytes;
-            }
-            if (++stage == stages) stage = 0, parity ^= 1;
-        }
-#pragma unroll
-        for (u32 t = 0; t < M; t++) {
-            f32 v[kRows];
-#pragma unroll
-            for (u32 r = 0; r < kRows; r++) v[r] = sum_lanes(acc[r][t]);
-            if (l != t || t >= tokens) continue;
-            if (a.glu != 0) {
-                const f32 x = glu(a.glu - 1, v[0], v[1]);
-                if (a.bank[0].out != nullptr) store(a.bank[0].out + u64{out_row + t} * a.units + unit, x);
-                if (publish)
-                    *reinterpret_cast<f32 *>(shared() + a.values_at +
-                                             (t * a.q8_units + unit - block_x() * a.q8_units) * 4) = x;
-                continue;
-            }
-            const DotBank &bank = a.bank[u.bank[0]];
-#pragma unroll
-            for (u32 r = 0; r < kRows; r++) {
-                if (r > 0 && u.column[r] == u.column[0]) continue;
-                if (bank.bias != nullptr) v[r] = v[r] + load(bank.bias + expert * bank.n + u.column[r]);
-                store(bank.out + u64{out_row + t} * bank.n + u.column[r], v[r]);
-            }
-        }
-        if (unit + stride < end) units.next(u, unit + stride);
+    if constexpr (Formats::kWhole) {
+        if (a.stage_units != 0)
+            part.whole_rows(ready);
+        else
+            part.pieces(ready);
+    } else {
+        part.pieces(ready);
     }
     if (a.next_early == 0) let_next_start();
     if (!publish) return;
     // The block's units are whole blocks of 32 of the output, a value for each lane.
     sync();
-    const u32 base = block_x() * a.q8_units, here = end - base;
-    for (u32 i = w * kWave; i < tokens * here; i += kDotThreads) {
+    const u32 l = lane(), base = block_x() * a.q8_units, here = end - base;
+    for (u32 i = wave() * kWave; i < tokens * here; i += kDotThreads) {
         const bool there = i + l < tokens * here;
         const u32 t = there ? (i + l) / here : 0, u = there ? (i + l) % here : 0;
         const f32 v = *reinterpret_cast<const f32 *>(shared() + a.values_at + (t * a.q8_units + u) * 4);

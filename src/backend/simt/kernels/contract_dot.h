@@ -42,7 +42,8 @@ struct ContractDotArgs {
     u32 tokens;       // rows of x, M for each z of the grid; with ids 1, for each y is one routed row
     u32 glu;          // GluKind + 1 of two banks whose products are paired; 0: banks are independent
     u32 stage_bytes;  // of a row in a stage of a wave's ring
-    u32 stage_steps;  // that a stage holds
+    u32 stage_steps;  // of a unit that a stage holds
+    u32 stage_units;  // whole units that a stage holds; 0: stage_steps of one
     u32 stages;       // of a wave's ring, where the machine has bulk copies
     u32 ring_at;      // in shared memory, behind the tables
     u32 ring_bytes;   // of a wave
@@ -51,6 +52,7 @@ struct ContractDotArgs {
     // Experts: routed row r = block_y() is expert ids[r] applied to row r / slots of x, or, where x_by_slot, to row r.
     const i32 *ids;
     u32 experts, slots, x_by_slot;
+    u32 ids_settled;  // the launch in front did not write them, and waited before it let this one start
     Q8 x;
     Q8 q8;          // the gated units' results, quantised
     u32 q8_units;   // units of a block, a multiple of 32; 0: not wanted
