@@ -48,7 +48,7 @@ TEST_P(Cpu, FusedFormsEqualTheirParts) {
     const auto device = cpu(GetParam());
     const GateReport report = gate_fusions(*device, quick());
     EXPECT_TRUE(report.ok()) << to_string(report);
-    EXPECT_EQ(report.rows.size(), 7u);
+    EXPECT_EQ(report.rows.size(), 8u);
     EXPECT_EQ(report.not_run(), 1u) << "no row of the CPU publishes q8";
 }
 

@@ -250,7 +250,10 @@ KERNEL(emulator_early, EmulatorArgs, 64, 1) {
     if (a.n == 1) v = load(a.a);
     if (a.n == 2) store(a.b, v);
     if (a.n == 3) return;
+    if (a.n == 4) v = static_cast<u32>(load_settled(reinterpret_cast<const i32 *>(a.a)));
+    if (a.n == 5) let_next_start();
     wait_for_previous();
+    if (a.n != 5) let_next_start();
     store(a.b + thread(), v);
 }
 

@@ -217,6 +217,23 @@ TEST_P(EmulatorFinds, EarlyLaunchThatDoesNotWait) {
     expect("emulator_early", 1, 0, e.args(0, 0, 3), 719, {"without a call of wait_for_previous()"}, true);
 }
 
+TEST_P(EmulatorFinds, SettledValueThatTheLaunchInFrontWrote) {
+    const uint64_t written = e.upload(Words(64, 0)), b = e.allocate(256);
+    ASSERT_EQ(e.launch("emulator_write", 1, 64, 0, e.args(0, written, 0)), 0);
+    ASSERT_EQ(e.launch("emulator_early", 1, 64, 0, e.args(0, b, 0), true), 0);
+    ASSERT_EQ(e.launch("emulator_early", 1, 64, 0, e.args(written, b, 4), true), 0);
+    EXPECT_EQ(e.download(b, 1)[0], 1u) << "a launch between the two has waited for the one that wrote";
+    ASSERT_EQ(e.launch("emulator_write", 1, 64, 0, e.args(0, written, 0)), 0);
+    expect("emulator_early", 1, 0, e.args(written, b, 4), 719, {"as settled", "the launch in front wrote them"}, true);
+}
+
+TEST_P(EmulatorFinds, SettledValueBehindALaunchThatDidNotWait) {
+    const uint64_t written = e.upload(Words(64, 0)), b = e.allocate(256);
+    ASSERT_EQ(e.launch("emulator_write", 1, 64, 0, e.args(0, written, 0)), 0);
+    ASSERT_EQ(e.launch("emulator_early", 1, 64, 0, e.args(0, b, 5), true), 0);
+    expect("emulator_early", 1, 0, e.args(written, b, 4), 719, {"as settled", "before it had waited"}, true);
+}
+
 TEST_P(EmulatorFinds, OtherDevicesMemory) {
     e.library.configure("devices", 2);
     e.use(1);

@@ -86,7 +86,7 @@ TEST_P(EmulatedGate, FusedForms) {
     RIDGE_NEEDS_GPU(gpu);
     const auto device = gpu.open();
     const GateReport report = gate_fusions(*device, quick("fusion"));
-    EXPECT_EQ(report.rows.size(), 7u);
+    EXPECT_EQ(report.rows.size(), 8u);
     EXPECT_EQ(report.not_run(), 0u);
     expect_passes(report);
 }
