@@ -60,7 +60,7 @@ class Session {
                   const std::function<bool(size_t done, size_t total)> &progress = {}, const Draw &draw = {});
     std::span<const float> logits(size_t row = 0) const;
     Chooses chooses() const { return chooses_; }
-    // Throws Error{device} where a logit was NaN or +infinity.
+    // Throws Error{device} where a logit was NaN or +infinity, or none was above -infinity.
     int32_t choice() const;
 
     // From now on every step is traced and handed to `sink`, before evaluate goes on; empty: no longer.

@@ -288,6 +288,7 @@ size_t sample_shared(const Program &program, const Op &op, const StepLimits &lim
     return Tile::kSharedZero + size_t{limits.outputs} * sample_blocks(n) * kMostPlaces * sizeof(u64);
 }
 void emit_sample(const LaunchView &v, Emit &e) {
+    static_assert(kWordsOfDraw == kDrawWords);
     const auto &op = op_of<Sample>(v);
     constexpr u32 kMostRows = Tile::kSharedZero / sizeof(u32);  // that have a counter
     const u32 n = v.cols(op.x), rows = rows_of(v, op.x), blocks = sample_blocks(n);

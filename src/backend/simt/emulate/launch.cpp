@@ -59,8 +59,9 @@ struct State {
     Block *block = nullptr;
     LaunchResult result;
     bool failed = false;
-    // Of the running launch and, by device, of the last: whether it let the next start before it had waited itself.
-    uint32_t number = 0;
+    // Of the running launch and, by device, of the last: its number, and whether it let the next start before it had
+    // waited itself.
+    uint32_t number = 0, front_number[kMaxDevices] = {};
     bool hurried = false, front_hurried[kMaxDevices] = {};
     bool spun = false;  // a thread came to an acquiring load or an atomic
     uint64_t random = 0;
@@ -395,7 +396,7 @@ LaunchResult run(const LaunchOrder &order) {
     const Sectors sectors = end_accesses();
     state.result.read_sectors = sectors.read;
     state.result.written_sectors = sectors.written;
-    state.front_hurried[order.device] = state.hurried;
+    state.front_number[order.device] = state.number, state.front_hurried[order.device] = state.hurried;
     state.order = nullptr;
     current = nullptr;
     return state.result;
@@ -403,6 +404,7 @@ LaunchResult run(const LaunchOrder &order) {
 
 bool launch_counts() { return state.order->count; }
 uint32_t launch_number() { return state.number; }
+uint32_t front_number() { return state.front_number[state.order->device]; }
 bool front_waited() { return !state.front_hurried[state.order->device]; }
 
 bool may_precede_previous() { return state.order->early && !current->waited; }

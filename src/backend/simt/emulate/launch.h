@@ -66,6 +66,7 @@ extern uint64_t progress;  // grows whenever something changes that another thre
 
 bool launch_counts();
 uint32_t launch_number();     // of the running one: launches so far
+uint32_t front_number();      // of the launch in front of it on its device; 0: none
 bool front_waited();          // the launch in front of it let it start when it had waited, or had ended
 bool may_precede_previous();  // the running thread was started early and has not called wait_for_previous()
 // Until a round of the scheduler has passed, in which others may have done something.

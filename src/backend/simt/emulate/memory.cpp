@@ -182,7 +182,7 @@ const void *reading_settled(const void *p, size_t bytes) {
     if (may_precede_previous()) {
         const std::string what = "reads " + std::to_string(bytes) + " bytes at " + hex(address) + " as settled, ";
         if (!front_waited()) fail(719, what + "but the launch in front let this one start before it had waited");
-        if (a.written && a.writers[(address - a.begin) / 64] + 1 >= launch_number())
+        if (a.written && front_number() != 0 && a.writers[(address - a.begin) / 64] >= front_number())
             fail(719, what + "but the launch in front wrote them");
     }
     return bytes_of(a, address);

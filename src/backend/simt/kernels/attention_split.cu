@@ -332,8 +332,9 @@ struct Split {
     }
 };
 
-// A token that one chunk holds leaves the blocks of the others without work: each of the first G takes one head then. Its
-// keys and values are few and read from the cache. Of two heads the exponentials and sums are not worth another block.
+// A token that one chunk holds leaves the blocks of the others without work: each of the first G takes one head then.
+// Its keys and values are few and read from the cache. Of two heads the exponentials and sums are not worth another
+// block.
 template <KvType type, u32 L, u32 G>
 DEVICE void attention_split(const AttentionArgs &a) {
     const u32 group = a.heads / a.kv_heads, ways = (group + G - 1) / G;

@@ -5,10 +5,11 @@
 // each lane sums its groups ascending, then the lanes are added in pairs over halves. Two rows share the activations
 // that a lane loads and the bookkeeping of a step, which take as many instructions as decoding one row does.
 //
-// Weight bytes come through a ring in shared memory, a stage for a few steps (W groups) of both rows, of which all but
-// one are on their way while that one is read, over the ends of rows: what is in flight does not depend on registers,
-// the file's odd alignments cost nothing, and the first stages are on their way before the launch in front of this one
-// has ended (weights are never written). Stages are long so that memory is read in long pieces.
+// Weight bytes come through a ring in shared memory, a stage for a few units, or where rows are long for a few steps (W
+// groups) of one, of which all but one are on their way while that one is read, over the ends of rows: what is in
+// flight does not depend on registers, the file's odd alignments cost nothing, and the first stages are on their way
+// before the launch in front of this one has ended (weights are never written). Stages are long so that memory is read
+// in long pieces.
 //
 // Shared memory: tables of the format | per wave: stages of two rows of stage_bytes, then their barriers
 #pragma once

@@ -20,7 +20,7 @@ struct Draw {
     double uniform;
 };
 DEVICE Draw draw_of(const Step &s, u32 output) {
-    const i32 *w = pages_of(s, s.max_sequences) + 6 * u64{output};
+    const i32 *w = pages_of(s, s.max_sequences) + kWordsOfDraw * u64{output};
     const auto word = [&](u32 i) { return static_cast<u32>(load(w + i)); };
     return {as_f32(word(0)), as_f32(word(1)), as_f32(word(2)), word(3),
             __builtin_bit_cast(double, u64{word(5)} << 32 | word(4))};

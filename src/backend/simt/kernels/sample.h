@@ -7,6 +7,7 @@
 namespace ridge::simt {
 
 constexpr u32 kMostPlaces = sampling::kMostCandidates;
+constexpr u32 kWordsOfDraw = 6;  // kDrawWords of engine/step.h
 constexpr u32 kSampleHeld = 16;  // logits of a thread at a time
 constexpr u32 kSampleThreads = 256;
 
