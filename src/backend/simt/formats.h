@@ -1,5 +1,5 @@
-// The formats for SIMT kernels: Fmt<F> derives from formats.def what a kernel wants at compile time, and FormatId names a
-// format at run time.
+// The formats for SIMT kernels: Fmt<F> derives from formats.def what a kernel wants at compile time, and FormatId names
+// a format at run time.
 #pragma once
 
 #include "backend/simt/device.h"
@@ -109,5 +109,17 @@ struct Fmt;
 #include "format/formats.def"
 #undef RIDGE_BIAS_0
 #undef RIDGE_BIAS_1
+
+// Scales and biases of group `g32` of 32 weights of a block, which is a pointer or a place in shared memory: those of
+// its two halves, which are the same where a format's groups are not of 16.
+template <FormatId F, class At>
+DEVICE void scales_of(At block, u32 g32, f32 (&scale)[2], f32 (&bias)[2]) {
+    using D = Fmt<F>;
+    constexpr bool kHalves = D::group == 16;
+    scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
+    scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : scale[0];
+    bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
+    bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : bias[0];
+}
 
 }  // namespace ridge::simt

@@ -309,10 +309,10 @@ struct Split {
     DEVICE void join_chunks(u32 of) const {
         static_assert(kSplitThreads / kSplitChunks >= G);
         const u32 i = thread() % kSplitChunks, g = thread() / kSplitChunks;
-        const bool there = i < of && g < heads;
+        const bool has_part = i < of && g < heads;
         f32x2 top{kMinusInfinity, 0};
-        if (there) top = load(reinterpret_cast<const f32x2 *>(part_at(i)) + g);
-        const Top all = join<kSplitChunks>({top.x, top.y}, i, g, there);
+        if (has_part) top = load(reinterpret_cast<const f32x2 *>(part_at(i)) + g);
+        const Top all = join<kSplitChunks>({top.x, top.y}, i, g, has_part);
         if (g < heads && i == 0) close(all, g);
         sync();
         const u64 stride = split_part_floats(G, a.head_dim);

@@ -68,6 +68,7 @@ DEVICE void fill_tables(u32 first, u32 words) {
 }  // namespace ridge::simt
 
 #include "backend/simt/formats.h"
+#include "backend/simt/kernels/banks.cuh"
 #include "backend/simt/kernels/quantize.cuh"
 
 namespace ridge::simt {
@@ -75,13 +76,6 @@ namespace ridge::simt {
 constexpr u32 kDotWaves = kDotThreads / kWave;
 constexpr int kStages = 2;  // where copies are not bulk copies; else as many as the host says
 constexpr u32 kRows = 2;    // of a unit
-
-DEVICE u32 bank_of(const ContractDotArgs &a, u32 unit) {
-    u32 b = 0;
-    if (a.n_banks > 1 && unit >= a.bank[1].first) b = 1;
-    if (a.n_banks > 2 && unit >= a.bank[2].first) b = 2;
-    return b;
-}
 
 // The two rows of a unit: the second one is the first again where a bank has an odd number.
 struct DotUnit {
@@ -219,14 +213,9 @@ template <FormatId F, Signs S>
 struct DotDecode {
     static constexpr i32 kOffset = 0;
     static DEVICE void get(u32 block, u32 g32, DotGroup &g) {
-        using D = Fmt<F>;
-        constexpr bool kHalves = D::group == 16;
 #pragma unroll
-        for (u32 j = 0; j < 8; j++) g.codes[j] = D::codes4(block, g32, j);
-        g.scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
-        g.scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : 0;
-        g.bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
-        g.bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : 0;
+        for (u32 j = 0; j < 8; j++) g.codes[j] = Fmt<F>::codes4(block, g32, j);
+        scales_of<F>(block, g32, g.scale, g.bias);
     }
 };
 

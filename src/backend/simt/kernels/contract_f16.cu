@@ -1,14 +1,14 @@
-// Contractions of many tokens on the matrix units in f16 with f32 sums: q8 activations and weights of any block format are
-// both rounded to f16, so that nothing but matrix instructions is left in the inner loop. The products of int8 codes
-// (contract_mma.cu) are exact, but cost three to four f32 operations for every sum and 32 columns, which are what binds
-// them.
+// Contractions of many tokens on the matrix units in f16 with f32 sums: q8 activations and weights of any block format
+// are both rounded to f16, so that nothing but matrix instructions is left in the inner loop. The products of int8
+// codes (contract_mma.cu) are exact, but cost three to four f32 operations for every sum and 32 columns, which are what
+// binds them.
 //
-// x is made f16 once for all blocks (f16_inputs): each row is divided by a power of two that brings its largest value to
-// 2^13 .. 2^14, which no f16 overflows, and the sums are multiplied by it again. Order::f16_mma.
+// x is made f16 once for all blocks (f16_inputs): each row is divided by a power of two that brings its largest value
+// to 2^13 .. 2^14, which no f16 overflows, and the sums are multiplied by it again. Order::f16_mma.
 //
-// A block owns 128 weight rows x kTokens rows of x, in steps of kStep columns: while one step is multiplied the next rows of
-// x are on their way, and the threads decode the next step's weights, each a group of 32 of a row or a half of one, from
-// raw bytes that came a chunk of columns at a time.
+// A block owns 128 weight rows x kTokens rows of x, in steps of kStep columns: while one step is multiplied the next
+// rows of x are on their way, and the threads decode the next step's weights, each a group of 32 of a row or a half of
+// one, from raw bytes that came a chunk of columns at a time.
 //
 // Shared memory: weights[2] (128, kStep + 8) f16 | x[2] (kTokens, kStep + 8) f16 | raw weights[2], where staged
 #include "backend/simt/kernels/contract_f16.h"
@@ -91,15 +91,11 @@ template <FormatId F, u32 kParts, class At>
 DEVICE void decode_group(At at, u32 group, u32 part, HalfGroup<kParts> &g) {
     using D = Fmt<F>;
     constexpr u32 kGroups = D::block / 32;
-    constexpr bool kHalves = D::group == 16;
     const At block = at + group / kGroups * D::bytes;
     const u32 g32 = group % kGroups;
 #pragma unroll
     for (u32 j = 0; j < 8 / kParts; j++) g.codes[j] = D::codes4(block, g32, 8 / kParts * part + j);
-    g.scale[0] = D::scale(block, kHalves ? 2 * g32 : D::group == 32 ? g32 : 0);
-    g.scale[1] = kHalves ? D::scale(block, 2 * g32 + 1) : g.scale[0];
-    g.bias[0] = D::has_bias ? D::bias(block, kHalves ? 2 * g32 : g32) : 0;
-    g.bias[1] = D::has_bias && kHalves ? D::bias(block, 2 * g32 + 1) : g.bias[0];
+    scales_of<F>(block, g32, g.scale, g.bias);
 }
 template <u32 kParts, class At>
 DEVICE void decode_group(u32 format, At at, u32 group, u32 part, HalfGroup<kParts> &g) {
@@ -118,7 +114,7 @@ struct HalfBlock : BlockOfBank {
     static constexpr u32 kRowTiles = 2, kRowWaves = kBlockRows / 32, kTokenWaves = kThreads / kWave / kRowWaves;
     static constexpr u32 kTokenTiles = kTokens / 16 / kTokenWaves;
     // Of a step's groups, a thread decodes one or, where there are more threads, a half of one.
-    static constexpr u32 kParts = kThreads > kBlockRows * kGroupsPerStep ? 2 : 1;
+    static constexpr u32 kParts = kThreads > kBlockRows *kGroupsPerStep ? 2 : 1;
     static constexpr u32 kPieces = kBlockRows * kGroupsPerStep * kParts, kOwn = (kPieces + kThreads - 1) / kThreads;
     using Group = HalfGroup<kParts>;
     using Sums = f32[kRowTiles][kTokenTiles][matrix::kElements];
@@ -175,7 +171,8 @@ struct HalfBlock : BlockOfBank {
             if constexpr (kStagedRaw) {
                 const u32 chunk = step * kHalfStep / a.chunk;
                 const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(bytes)) + chunk * m.chunk_bytes) & 15;
-                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (a.chunk / 32), own_part(i), g[i]);
+                decode_group(m.format, raw(chunk % 2) + row * a.raw_stride + phase, group % (a.chunk / 32), own_part(i),
+                             g[i]);
             } else {
                 decode_group(m.format, bytes, group, own_part(i), g[i]);
             }
@@ -211,7 +208,8 @@ struct HalfBlock : BlockOfBank {
             matrix::Rows rows[kRowTiles];
             matrix::Columns columns[kTokenTiles];
 #pragma unroll
-            for (u32 i = 0; i < kRowTiles; i++) rows[i] = matrix::load_rows(rows_at + 16 * i * kHalfStride + 32 * d, kHalfStride);
+            for (u32 i = 0; i < kRowTiles; i++)
+                rows[i] = matrix::load_rows(rows_at + 16 * i * kHalfStride + 32 * d, kHalfStride);
 #pragma unroll
             for (u32 j = 0; j < kTokenTiles; j++)
                 columns[j] = matrix::load_columns(x_at + 16 * j * kHalfStride + 32 * d, kHalfStride);
@@ -223,9 +221,9 @@ struct HalfBlock : BlockOfBank {
     }
 
     DEVICE void run() {
+        take_tokens(kTokens);
         if (kStagedRaw) fetch_raw(0);
         wait_for_previous();
-        take_tokens(kTokens);
         fetch_x(0);
         copy_async_commit();
         copy_async_wait<0>();
@@ -238,8 +236,8 @@ struct HalfBlock : BlockOfBank {
         for (u32 step = 0; step < steps; step++) {
             copy_async_wait<0>();
             sync();
-            // The buffers of the next step were last read in the step before this one, the other chunk of raw weights before
-            // this chunk's first step.
+            // The buffers of the next step were last read in the step before this one, the other chunk of raw weights
+            // before this chunk's first step.
             const bool more = step + 1 < steps;
             if (more) fetch_x(step + 1);
             if (kStagedRaw && step % chunk_steps == 0 && step + chunk_steps < steps) fetch_raw(step / chunk_steps + 1);
@@ -267,10 +265,10 @@ struct HalfBlock : BlockOfBank {
 };
 
 // Tokens, and threads of a block: 256 where two blocks share a processor.
-#define RIDGE_HALF(tokens, threads, blocks)                                             \
-    KERNEL(contract_f16_##tokens##_##threads, ContractF16Args, threads, blocks) {       \
-        HalfBlock<tokens, threads> block(a);                                            \
-        block.run();                                                                    \
+#define RIDGE_HALF(tokens, threads, blocks)                                       \
+    KERNEL(contract_f16_##tokens##_##threads, ContractF16Args, threads, blocks) { \
+        HalfBlock<tokens, threads> block(a);                                      \
+        block.run();                                                              \
     }
 RIDGE_HALF(64, 256, 2)
 RIDGE_HALF(128, 256, 2)

@@ -1,9 +1,9 @@
-// Contraction of f32 activations with weights of any format, decoded to f32: the rows that need no quantised input and no
-// matrix instructions. One wave computes one output; lane l sums groups of 32 weights l, l + W, .. ascending, then the
-// lanes are added in pairs over halves (Order::f32_lanes).
+// Contraction of f32 activations with weights of any format, decoded to f32: the rows that need no quantised input and
+// no matrix instructions. One wave computes one output; lane l sums groups of 32 weights l, l + W, .. ascending, then
+// the lanes are added in pairs over halves (Order::f32_lanes).
 #include "backend/simt/device.h"
 #include "backend/simt/formats.h"
-#include "backend/simt/kernels/contract_dot.h"
+#include "backend/simt/kernels/banks.cuh"
 #include "backend/simt/kernels/glu.cuh"
 
 namespace ridge::simt {
@@ -57,15 +57,8 @@ KERNEL(contract_f32, ContractF32Args, kF32Threads, 2) {
     const u32 unit = block_x() * kF32Waves + wave();
     if (unit >= a.units) return;
     for (u32 r = block_y(); r < a.rows; r += a.grid_rows) {
-        u32 expert = 0, x_row = r;
-        if (a.ids != nullptr) {
-            expert = min(static_cast<u32>(load(a.ids + r)), a.experts - 1);
-            x_row = a.x_by_slot != 0 ? r : r / a.slots;
-        }
-        u32 b = 0;
-        if (a.glu == 0 && a.n_banks > 1 && unit >= a.bank[1].first) b = 1;
-        if (a.glu == 0 && a.n_banks > 2 && unit >= a.bank[2].first) b = 2;
-        const DotBank &bank = a.bank[b];
+        const auto [expert, x_row] = row_of_expert(a, r);
+        const DotBank &bank = a.bank[a.glu != 0 ? 0 : bank_of(a, unit)];
         const u32 row = a.glu != 0 ? unit : unit - bank.first;
         const f32 *x = a.x + u64{x_row} * a.k;
         f32 v = dot_any(bank.format, bank.weight + expert * bank.expert_bytes + u64{row} * bank.row_bytes, x, a.k);

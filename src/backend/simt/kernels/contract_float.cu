@@ -1,12 +1,12 @@
-// Contraction of f32 activations with float weights, by one block for each weight row: for routers and for models in F16
-// or BF16, where a row is few enough bytes that one wave would wait for them one after the other.
+// Contraction of f32 activations with float weights, by one block for each weight row: for routers and for models in
+// F16 or BF16, where a row is few enough bytes that one wave would wait for them one after the other.
 //
-// Thread t of 128 sums quads (four neighbouring columns) t, t + 128, .. ascending; then the lanes of a wave are added in
-// pairs over halves, and the waves in order (Order::f32_quads128). The first quads of a row are on their way before the
-// launch in front of this one has ended.
+// Thread t of 128 sums quads (four neighbouring columns) t, t + 128, .. ascending; then the lanes of a wave are added
+// in pairs over halves, and the waves in order (Order::f32_quads128). The first quads of a row are on their way before
+// the launch in front of this one has ended.
 #include "backend/simt/device.h"
 #include "backend/simt/formats.h"
-#include "backend/simt/kernels/contract_dot.h"
+#include "backend/simt/kernels/banks.cuh"
 #include "backend/simt/kernels/glu.cuh"
 
 namespace ridge::simt {
@@ -71,9 +71,7 @@ DEVICE f32 dot_block(const FloatRow &w, const f32x4 (&kept)[kKept], const f32 *x
 KERNEL(contract_float, ContractF32Args, kFloatThreads, 8) {
     let_next_start();
     const u32 unit = block_x();
-    u32 b = 0;
-    if (a.glu == 0 && a.n_banks > 1 && unit >= a.bank[1].first) b = 1;
-    if (a.glu == 0 && a.n_banks > 2 && unit >= a.bank[2].first) b = 2;
+    const u32 b = a.glu != 0 ? 0 : bank_of(a, unit);
     const u32 column = a.glu != 0 ? unit : unit - a.bank[b].first;
     const bool wide = a.k % 4 == 0;
     const auto row_of = [&](const DotBank &bank, u32 expert) {
@@ -93,12 +91,8 @@ KERNEL(contract_float, ContractF32Args, kFloatThreads, 8) {
     if (a.ids == nullptr) keep(0);
     wait_for_previous();
     for (u32 r = block_y(); r < a.rows; r += a.grid_rows) {
-        u32 expert = 0, x_row = r;
-        if (a.ids != nullptr) {
-            expert = min(static_cast<u32>(load(a.ids + r)), a.experts - 1);
-            x_row = a.x_by_slot != 0 ? r : r / a.slots;
-            keep(expert);
-        }
+        const auto [expert, x_row] = row_of_expert(a, r);
+        if (a.ids != nullptr) keep(expert);
         const f32 *x = a.x + u64{x_row} * a.k;
         f32 v = dot_block(row_of(a.bank[b], expert), first, x, a.k, wide);
         if (a.glu != 0) v = glu(a.glu - 1, v, dot_block(row_of(a.bank[1], expert), second, x, a.k, wide));
