@@ -9,9 +9,9 @@
 #include "engine/engine.h"
 #include "engine/fuse.h"
 #include "gguf/gguf.h"
-#include "runtime/sampler.h"
 #include "measure/temporary_model.h"
 #include "model/model.h"
+#include "runtime/sampler.h"
 
 namespace ridge {
 namespace {
@@ -29,10 +29,11 @@ class Replay {
     void run(uint64_t seed, uint32_t tokens) {
         const uint32_t vocab = eager_->program().value(eager_->program().logits).cols;
         uint32_t position = 0;
-        while (position < tokens) {
+        for (uint32_t i = 0; position < tokens; i++) {
             // A prompt, steps of 8, 7, .. 2 tokens, then one by one.
-            const uint32_t i = row_.cases++ == 0 ? kPrompt : static_cast<uint32_t>(row_.cases);
-            const uint32_t m = std::min(row_.cases == 1 ? kPrompt : i <= 8 ? 10 - i : 1, tokens - position);
+            const uint32_t wanted = i == 0 ? kPrompt : i < kMostTokens ? kMostTokens + 1 - i : 1;
+            const uint32_t m = std::min(wanted, tokens - position);
+            row_.cases++;
             StepBuffer step(limits_);
             step.begin();
             for (uint32_t p = 0; p < limits_.pages; p++) step.set_page(0, p, limits_.pages - 1 - p);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "backend/simt/event.h"
 #include "backend/simt/kernels/ceilings.h"
 #include "backend/simt/rows.h"
 
@@ -19,16 +20,12 @@ double median(std::vector<double> v) {
 
 class Meter {
   public:
-    explicit Meter(Device &device) : device_(device), driver_(device.driver()), out_(device.allocate(256, "a result")) {
-        check(driver_, driver_.create_event(&first_), "making an event");
-        check(driver_, driver_.create_event(&last_), "making an event");
-    }
-    ~Meter() {
-        driver_.destroy_event(first_);
-        driver_.destroy_event(last_);
-    }
-    Meter(const Meter &) = delete;
-    Meter &operator=(const Meter &) = delete;
+    explicit Meter(Device &device)
+        : device_(device),
+          driver_(device.driver()),
+          out_(device.allocate(256, "a result")),
+          first_(driver_),
+          last_(driver_) {}
 
     void launch(const char *name, uint32_t blocks, uint32_t threads, CeilingArgs a, bool early = false) {
         a.out = reinterpret_cast<u32 *>(out_.address), a.blocks = blocks;
@@ -44,13 +41,12 @@ class Meter {
             CeilingArgs wait{};
             wait.n = 50000 + 10000 * launches;
             launch("ceiling_wait", 1, 128, wait);
-            check(driver_, driver_.record(first_, device_.stream()), "recording an event");
+            first_.record(device_.stream());
             work();
-            check(driver_, driver_.record(last_, device_.stream()), "recording an event");
+            last_.record(device_.stream());
             device_.synchronize();
-            float ms = 0;
-            check(driver_, driver_.elapsed(&ms, first_, last_), "reading an event");
-            if (i >= 2) all.push_back(std::max(ms * 1e-3, 1e-9));  // after the first the clocks are up
+            const double s = std::max(seconds_between(first_, last_), 1e-9);
+            if (i >= 2) all.push_back(s);  // after the first the clocks are up
         }
         return median(all);
     }
@@ -59,7 +55,7 @@ class Meter {
     Device &device_;
     const Driver &driver_;
     Buffer out_;
-    Handle first_ = nullptr, last_ = nullptr;
+    Event first_, last_;
 };
 
 }  // namespace

@@ -214,7 +214,7 @@ void emit_dots(const LaunchView &v, Emit &e, bool sign_table) {
     const std::span<const int32_t> ids = e.read_ids(reinterpret_cast<uint64_t>(a.ids), routed);
     for (uint32_t r = 0; r < routed; r++) {
         ContractDotArgs one = a;
-        const uint64_t expert = static_cast<uint32_t>(std::clamp(ids[r], 0, static_cast<int32_t>(a.experts) - 1));
+        const uint64_t expert = std::min(static_cast<uint32_t>(ids[r]), a.experts - 1);
         const uint64_t x_row = a.x_by_slot != 0 ? r : r / a.slots;
         one.ids = nullptr;
         one.x.codes += x_row * a.k, one.x.scale += x_row * (a.k / 32), one.x.sums += x_row * (a.k / 16);
