@@ -72,6 +72,11 @@ std::string evidence(const Phase &p, const DeviceCeilings &c) {
                     "a step without launches {} = {:.1f}%",
                     figure_text(outside, "s"), p.launches, p.times.barriers, figure_text(c.figures.get("barrier"), "s"),
                     percent(v.barrier_share), figure_text(c.figures.get("submit"), "s"), percent(v.submit_share)));
+    for (const LaunchClass &k : p.times.classes)
+        if (k.tile_fill > 0)
+            text += wrapped("  ", fmt::format("tiles of {}: {:.0f}% of their rows hold a token, the rest is multiplied "
+                                              "for nothing",
+                                              k.name, percent(k.tile_fill)));
     text += wrapped("  ", fmt::format("workers: {} busy {:.0f}% of the time; tracing added an estimated {:.1f}%",
                                       p.times.workers, percent(v.busy_share), percent(p.overhead / p.traced)));
     return text;
@@ -162,6 +167,7 @@ nlohmann::ordered_json as_json(const Phase &p) {
                         {"int8_multiply_adds", c.int8},
                         {"bf16_multiply_adds", c.bf16},
                         {"f32_multiply_adds", c.f32},
+                        {"tile_fill", c.tile_fill > 0 ? Json(c.tile_fill) : Json()},
                         {"share_of_read", k.read_share},
                         {"share_of_compute", k.compute_share},
                         {"bound_by", short_name(k.bound)},

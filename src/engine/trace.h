@@ -25,6 +25,8 @@ struct LaunchTrace {
     uint32_t workers = 1;            // that could take tiles
     uint32_t tiles = 0;
     uint32_t experts = 0;  // that had tokens, counted from the ids on the device; 0: not counted, or none
+    // Of rows that are cut into tiles expert by expert: how many, and how many those tiles hold. 0: not cut so.
+    uint32_t routed_rows = 0, tile_rows = 0;
 };
 
 struct StepTrace {
@@ -34,7 +36,7 @@ struct StepTrace {
     bool prompt = false;    // part of a text that is read, in contrast to a token that was just drawn
     double wall = 0;        // of Engine::run
     double logits = 0;      // of that: to fetch the logits
-    double apart = 0;       // not of that: a device that had to run its launches a second time to time them one by one
+    double apart = 0;       // not of that: a device that had to run its launches again to time them one by one
     uint32_t workers = 1;   // the most of any device
     uint32_t barriers = 0;  // that workers met at, the end of each segment among them; 0 where there is one worker
     double waiting = 0;     // sum over workers of the time at barriers, from a segment's first launch to its last

@@ -25,15 +25,17 @@ void put_into(Phase &phase, const StepsTime &t) {
     to.barriers = static_cast<double>(t.barriers) / n, to.waiting = t.waiting / n, to.logits = t.logits / n;
     to.classes.clear(), phase.rows.clear();
     for (const ClassTime &c : t.classes) {
-        to.classes.push_back({.name = c.name,
-                              .launches = static_cast<double>(c.launches) / n,
-                              .seconds = c.seconds / n,
-                              .busy = c.busy / n,
-                              .bytes = c.memory / n,
-                              .traffic = c.cost.bytes() / n,
-                              .int8 = c.int8 / n,
-                              .bf16 = c.bf16 / n,
-                              .f32 = c.f32 / n});
+        to.classes.push_back(
+            {.name = c.name,
+             .launches = static_cast<double>(c.launches) / n,
+             .seconds = c.seconds / n,
+             .busy = c.busy / n,
+             .bytes = c.memory / n,
+             .traffic = c.cost.bytes() / n,
+             .int8 = c.int8 / n,
+             .bf16 = c.bf16 / n,
+             .f32 = c.f32 / n,
+             .tile_fill = c.tile_rows > 0 ? static_cast<double>(c.routed_rows) / static_cast<double>(c.tile_rows) : 0});
         std::string rows;
         for (const std::string_view r : c.rows) rows += (rows.empty() ? "" : ", ") + std::string(r);
         phase.rows.push_back(rows);

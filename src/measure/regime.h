@@ -45,6 +45,7 @@ struct LaunchClass {
     double bytes = 0;                    // of weights and state, which come from memory
     double traffic = 0;                  // all bytes read and written, activations too
     double int8 = 0, bf16 = 0, f32 = 0;  // multiply-adds
+    double tile_fill = 0;                // of tiles that hold routed rows expert by expert, the share that do; 0: none
     double multiply_adds() const { return int8 + bf16 + f32; }
 };
 

@@ -48,6 +48,7 @@ std::string args_of(const Program &p, const StepTrace &t, const LaunchTrace &l) 
         seconds > 0 ? c.bytes() / seconds / 1e9 : 0, l.tiles, l.workers, l.busy * 1e6,
         std::max(0.0, seconds * l.workers - l.busy) * 1e6);
     if (l.experts > 0) args += fmt::format(R"(,"experts":{})", l.experts);
+    if (l.tile_rows > 0) args += fmt::format(R"(,"routed_rows":{},"tile_rows":{})", l.routed_rows, l.tile_rows);
     return args;
 }
 
@@ -92,9 +93,10 @@ void TraceFile::add(std::string_view title, const Program &p, const std::vector<
     }
     const auto seconds_at = [&](TraceClock::time_point t) { return steps[0].trace.since_began(t); };
     double ended = 0;  // of the step before
+    double apart = 0;  // of all before: time that is left out, as if it had not passed
     for (size_t i = 0; i < steps.size(); i++) {
         const StepTrace &t = steps[i].trace;
-        const double at = seconds_at(t.began);
+        const double at = seconds_at(t.began) - apart;
         if (i > 0)
             put(span(section, kHost, "\"host\"", "\"host\"", ended, at,
                      fmt::format(R"("keeping_the_trace_us":{:.3f})", steps[i - 1].keeping * 1e6)));
@@ -108,7 +110,7 @@ void TraceFile::add(std::string_view title, const Program &p, const std::vector<
                      at + l.end, args_of(p, t, l)));
             put(busy_workers(section, at + l.start, l.end > l.start ? l.busy / (l.end - l.start) : l.workers));
         }
-        ended = at + t.wall;
+        ended = at + t.wall, apart += t.apart;
         put(busy_workers(section, ended, 0));
     }
 }

@@ -58,6 +58,7 @@ void StepsSum::add(const StepTrace &t, const LaunchTrace &l) {
     const Cost k = cost(p_, op, count);
     c.cost += k;
     c.memory += k.weight_bytes;
+    c.routed_rows += l.routed_rows, c.tile_rows += l.tile_rows;
     if (const Attention *a = std::get_if<Attention>(&op)) {
         const State &keys = p_.state(a->k_state), &values = p_.state(a->v_state);
         c.memory +=
@@ -103,7 +104,8 @@ TraceSummary summarize(const Program &p, const std::vector<KeptStep> &steps) {
         // Before a prompt the host may have waited for a person.
         if (before != nullptr && (!t.prompt || before->trace.prompt)) {
             keeping = before->keeping;
-            host = std::max(0.0, before->trace.since_began(t.began) - before->trace.wall - keeping);
+            const StepTrace &last = before->trace;
+            host = std::max(0.0, last.since_began(t.began) - last.wall - last.apart - keeping);
         }
         (t.prompt ? prompt : answer).add(t, host, keeping);
         before = &k;
@@ -148,6 +150,10 @@ std::string to_string(const StepsTime &t, std::string_view title) {
                           "  experts: counted from the ids in {} launches, in {} what independent uniform "
                           "routing lets expect\n",
                           t.experts_counted, t.experts_expected);
+    for (const ClassTime &c : t.classes)
+        if (c.tile_rows > 0)
+            text += fmt::format("  {}: tiles {:.1f}% full\n", c.name,
+                                percent(static_cast<double>(c.routed_rows), static_cast<double>(c.tile_rows)));
     text += fmt::format("  {:<28} {:>8} {:>12} {:>7} {:>5} {:>10} {:>8} {:>8}\n", "class", "launches", "us", "share",
                         "busy", "MB", "GB/s", "GMAC/s");
     for (const ClassTime &c : t.classes)

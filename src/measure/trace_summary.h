@@ -42,7 +42,9 @@ struct ClassTime {
     Cost cost;                           // what the launches must move and compute
     double memory = 0;                   // of the bytes those of weights and state, which come from memory
     double int8 = 0, bf16 = 0, f32 = 0;  // multiply-adds
-    std::set<std::string_view> rows;     // kernel rows that ran
+    // Of rows that are cut into tiles expert by expert: how many, and how many those tiles hold.
+    uint64_t routed_rows = 0, tile_rows = 0;
+    std::set<std::string_view> rows;  // kernel rows that ran
 
     double bytes_per_second() const { return seconds > 0 ? cost.bytes() / seconds : 0; }
     double multiply_adds_per_second() const { return seconds > 0 ? cost.flops / 2 / seconds : 0; }

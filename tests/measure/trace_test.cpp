@@ -112,6 +112,29 @@ TEST(TraceSummary, ByHand) {
     EXPECT_EQ(to_string(StepsTime{}, "answer"), "");
 }
 
+// What a device ran again to time it is neither the step's time nor the host's.
+TEST(TraceSummary, TimeApartIsNobodys) {
+    const ByHand h;
+    KeptStep first = step(false, 1, 0, {launch(0, 1e-6, 3e-6, 2e-6)});
+    first.trace.apart = 400e-6;
+    const TraceSummary s = summarize(h.p, {first, step(false, 1, 510, {launch(0, 1e-6, 3e-6, 2e-6)})});
+    EXPECT_NEAR(s.answer.wall, 200e-6, 1e-12);
+    EXPECT_NEAR(s.answer.host, 8e-6, 1e-12);
+}
+
+TEST(TraceSummary, FullTiles) {
+    const ByHand h;
+    LaunchTrace l = launch(1, 1e-6, 3e-6, 2e-6);
+    l.routed_rows = 60, l.tile_rows = 128;
+    const TraceSummary s =
+        summarize(h.p, {step(true, 8, 0, {l, launch(2, 4e-6, 5e-6, 1e-6)}), step(true, 8, 110, {l})});
+    EXPECT_EQ(s.prompt.find("contract Q4_K")->routed_rows, 120U);
+    EXPECT_EQ(s.prompt.find("contract Q4_K")->tile_rows, 256U);
+    const std::string text = to_string(s.prompt, "prompt");
+    EXPECT_NE(text.find("contract Q4_K: tiles 46.9% full"), std::string::npos) << text;
+    EXPECT_EQ(text.find("contract Q6_K: tiles"), std::string::npos) << text;
+}
+
 TEST(TraceSummary, Names) {
     ByHand h;
     Program &p = h.p;
@@ -217,6 +240,26 @@ TEST_F(TraceFileTest, HasEveryLaunch) {
     EXPECT_EQ(hosts, 2 * (run.kept.steps().size() - 1));
     EXPECT_EQ(processes, (std::set<std::string>{"first \"section\"", "second", "nothing ran"}));
     EXPECT_TRUE(names.contains("1.ffn_out")) << out.dump(1).substr(0, 2000);
+}
+
+TEST_F(TraceFileTest, LeavesOutTimeApart) {
+    const ByHand h;
+    KeptStep first = step(false, 1, 0, {launch(0, 1e-6, 3e-6, 2e-6)});
+    first.trace.apart = 400e-6;
+    {
+        TraceFile file(path_);
+        file.add("steps", h.p, {"gpu"}, {first, step(false, 1, 510, {launch(0, 1e-6, 3e-6, 2e-6)})});
+        file.finish();
+    }
+    const nlohmann::json out = read();
+    std::vector<double> steps, hosts;
+    for (const auto &e : out.at("traceEvents")) {
+        if (e.at("ph") != "X") continue;
+        if (e.at("tid") == 1) steps.push_back(e.at("ts"));
+        if (e.at("tid") == 2) hosts.push_back(e.at("dur"));
+    }
+    EXPECT_EQ(steps, (std::vector<double>{0, 110}));
+    EXPECT_EQ(hosts, std::vector<double>{10});
 }
 
 TEST_F(TraceFileTest, ThatCannotBeWrittenIsAnError) {

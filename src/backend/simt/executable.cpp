@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "backend/simt/event.h"
 #include "backend/simt/kernels/ceilings.h"
 #include "core/error.h"
 #include "engine/trace.h"
@@ -42,7 +43,7 @@ class SimtExecutable final : public Executable, private Emit {
         step_ = device_.allocate(words, "the step buffer");
         slot_bytes_ = (words + 255) / 256 * 256;
         slots_ = device_.host_memory(kSlots * slot_bytes_);
-        for (Handle &e : copied_) check(driver_, driver_.create_event(&e), "making an event");
+        while (copied_.size() < kSlots) copied_.emplace_back(driver_);
         if (upload_arguments_) {
             arguments_ = device_.allocate(kMostArguments, "arguments");
             host_arguments_ = device_.host_memory(kMostArguments);
@@ -53,8 +54,6 @@ class SimtExecutable final : public Executable, private Emit {
         driver_.use(device_.index());
         driver_.synchronize(device_.stream());
         for (const auto &[key, ready] : graphs_ready_) driver_.destroy_ready(ready);
-        for (const Handle e : copied_) driver_.destroy_event(e);
-        for (const Handle e : events_) driver_.destroy_event(e);
     }
 
     void run(const StepBuffer &step, StepTrace *trace) override {
@@ -80,12 +79,11 @@ class SimtExecutable final : public Executable, private Emit {
     void send(const StepBuffer &step) {
         const size_t slot = next_slot_++ % kSlots;
         std::byte *host = static_cast<std::byte *>(slots_.get()) + slot * slot_bytes_;
-        if (next_slot_ > kSlots)
-            check(driver_, driver_.synchronize_event(copied_[slot]), "waiting for an earlier step");
+        if (next_slot_ > kSlots) copied_[slot].wait();
         const auto words = std::as_bytes(step.words());
         std::memcpy(host, words.data(), words.size());
         check(driver_, driver_.to_device(step_.address, host, words.size(), device_.stream()), "copying the step");
-        check(driver_, driver_.record(copied_[slot], device_.stream()), "recording an event");
+        copied_[slot].record(device_.stream());
         first_ = true;
     }
 
@@ -130,12 +128,9 @@ class SimtExecutable final : public Executable, private Emit {
     // that the events tell of the device alone. Launches that overlapped in the first run, or followed each other
     // faster in a graph, take longer apart: their times are scaled to what the first run took.
     void run_traced(StepTrace &trace) {
-        while (events_.size() < launches_.size() + 4) {
-            Handle e = nullptr;
-            check(driver_, driver_.create_event(&e), "making an event");
-            events_.push_back(e);
-        }
-        const Handle begin = events_[launches_.size() + 2], end = events_[launches_.size() + 3];
+        while (events_.size() < launches_.size() + 4) events_.emplace_back(driver_);
+        const auto record = [&](Event &e) { e.record(device_.stream()); };
+        Event &begin = events_[launches_.size() + 2], &end = events_[launches_.size() + 3];
         const auto now = [&] { return trace.since_began(TraceClock::now()) - trace.apart; };
         device_.synchronize();
         const double submitted = now();
@@ -143,7 +138,7 @@ class SimtExecutable final : public Executable, private Emit {
         submit_all();
         record(end);
         device_.synchronize();
-        const double ended = now(), device_time = between(begin, end);
+        const double ended = now(), device_time = seconds_between(begin, end);
         const double lead = std::max(0.0, ended - submitted - device_time);
 
         const TraceClock::time_point again = TraceClock::now();
@@ -160,12 +155,13 @@ class SimtExecutable final : public Executable, private Emit {
         }
         traced_ = false;
         device_.synchronize();
-        const double cost = between(events_[launches_.size() + 1], events_[0]);
+        const double cost = seconds_between(events_[launches_.size() + 1], events_[0]);
         std::vector<double> seconds(launches_.size());
         double sum = 0;
         for (size_t i = 0; i < launches_.size(); i++)
-            if (grids[i] > 0) sum += seconds[i] = std::max(1e-9, between(events_[i], events_[i + 1]) - cost);
+            if (grids[i] > 0) sum += seconds[i] = std::max(1e-9, seconds_between(events_[i], events_[i + 1]) - cost);
         const double scale = sum > device_time ? device_time / sum : 1;
+        const std::vector<Routed> routed = count_routed();
         double at = submitted + lead;
         for (size_t i = 0; i < launches_.size(); i++) {
             if (grids[i] == 0) continue;
@@ -173,24 +169,47 @@ class SimtExecutable final : public Executable, private Emit {
                           .node = launches_[i].launch.node,
                           .device = program_.nodes[launches_[i].launch.node].device,
                           .start = at,
-                          .tiles = grids[i]};
+                          .tiles = grids[i],
+                          .experts = routed[i].experts,
+                          .routed_rows = routed[i].fill.rows,
+                          .tile_rows = routed[i].fill.tile_rows};
             t.busy = seconds[i] * scale;
             at = t.end = at + t.busy;
             trace.launches.push_back(t);
         }
         trace.apart += std::chrono::duration<double>(TraceClock::now() - again).count();
     }
+    // Of each launch, the experts that have rows, and how full the tiles are that hold those. For this the step is run
+    // once more, with a stop in front of each such launch: what is another value's memory later holds its ids then.
+    struct Routed {
+        uint32_t experts = 0;
+        TileFill fill;
+    };
+    std::vector<Routed> count_routed() {
+        std::vector<Routed> all(launches_.size());
+        const auto ids_of = [&](const RowLaunch &l) { return expert_ids(program_.nodes[l.launch.node].op); };
+        if (std::all_of(launches_.begin(), launches_.end(), [&](const RowLaunch &l) { return ids_of(l) == kNone; }))
+            return all;
+        for (size_t i = 0; i < launches_.size(); i++) {
+            const RowLaunch &l = launches_[i];
+            if (const ValueId id = ids_of(l); id != kNone) {
+                const Value &value = program_.value(id);
+                const size_t n = rows_of(value, view_.tokens(), view_.outputs()) * value.cols;
+                const uint32_t experts = expert_total(program_, program_.nodes[l.launch.node].op);
+                const auto ids = read_ids(bindings_.values[static_cast<size_t>(id)], n);
+                all[i].experts = count_experts(ids.data(), n, experts);
+                if (l.row->fill != nullptr) all[i].fill = l.row->fill(program_.levers, ids, experts);
+            }
+            emit(l);
+        }
+        device_.synchronize();
+        return all;
+    }
     // Keeps the device busy for as long as it takes to submit so many launches and events.
     void wait(size_t launches) {
         CeilingArgs a{};
         a.n = 50000 + 15000 * launches;
         launch("ceilings", "ceiling_wait", {1, 1, 1}, 128, 0, &a, sizeof a);
-    }
-    void record(Handle event) { check(driver_, driver_.record(event, device_.stream()), "recording an event"); }
-    double between(Handle first, Handle second) const {
-        float ms = 0;
-        check(driver_, driver_.elapsed(&ms, first, second), "reading an event");
-        return ms * 1e-3;
     }
     // Emit
     Front front() const override {
@@ -242,10 +261,10 @@ class SimtExecutable final : public Executable, private Emit {
     Buffer workspace_, step_, arguments_;
     std::shared_ptr<void> slots_, host_arguments_;
     size_t slot_bytes_ = 0, next_slot_ = 0;
-    std::array<Handle, kSlots> copied_{};
+    std::vector<Event> copied_;  // of each slot
     std::map<std::string, Buffer> tables_;
     std::map<std::pair<uint32_t, uint32_t>, Handle> graphs_ready_;  // by tokens and outputs
-    std::vector<Handle> events_;
+    std::vector<Event> events_;
     std::vector<int32_t> ids_;
 
     // While a step is being submitted.

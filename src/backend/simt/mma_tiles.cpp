@@ -12,12 +12,12 @@ MmaTiles mma_tiles(const LeverSet &levers, bool nvidia) {
 }
 
 TileFill tile_fill(std::span<const int32_t> ids, uint32_t experts, const MmaTiles &tiles) {
-    std::vector<uint64_t> rows(experts, 0);
+    std::vector<uint32_t> rows(experts, 0);
     for (const int32_t id : ids)
         if (id >= 0 && static_cast<uint32_t>(id) < experts) rows[static_cast<size_t>(id)]++;
     TileFill f;
-    for (const uint64_t n : rows) {
-        const uint64_t whole = n / tiles.large, left = n % tiles.large;
+    for (const uint32_t n : rows) {
+        const uint32_t whole = n / tiles.large, left = n % tiles.large;
         f.rows += n, f.tiles += whole + (left > 0 ? 1 : 0), f.tile_rows += whole * tiles.large;
         if (left == 0) continue;
         f.tile_rows += left <= tiles.small ? tiles.small : left <= tiles.middle ? tiles.middle : tiles.large;

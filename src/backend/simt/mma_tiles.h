@@ -18,8 +18,7 @@ struct MmaTiles {
 MmaTiles mma_tiles(const LeverSet &levers, bool nvidia);
 
 struct TileFill {
-    uint64_t rows = 0, tile_rows = 0, tiles = 0;  // rows in tiles, and rows that those tiles could hold
-    double share() const { return tile_rows == 0 ? 0 : static_cast<double>(rows) / static_cast<double>(tile_rows); }
+    uint32_t rows = 0, tile_rows = 0, tiles = 0;  // rows in tiles, and rows that those tiles could hold
 };
 // Of the routed rows whose experts are `ids`. Ids that name no expert are in no tile.
 TileFill tile_fill(std::span<const int32_t> ids, uint32_t experts, const MmaTiles &tiles);

@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "backend/simt/args.h"
 #include "backend/simt/device_limits.h"
+#include "backend/simt/mma_tiles.h"
 
 namespace ridge::simt {
 
@@ -58,6 +59,8 @@ class Emit {
 struct Row {
     Kernel kernel;
     void (*emit)(const LaunchView &, Emit &) = nullptr;
+    // Of a row that cuts routed rows into tiles expert by expert: how full those are with these ids.
+    TileFill (*fill)(const LeverSet &, std::span<const int32_t> ids, uint32_t experts) = nullptr;
 };
 
 // Features of a device that rows may need.

@@ -189,6 +189,11 @@ void emit_experts(const LaunchView &v, Emit &e) {
     if (tiles.small > 0) of_size(tiles.small, g.small_tiles, experts);
 }
 
+template <bool kNvidia>
+TileFill fill(const LeverSet &levers, std::span<const int32_t> ids, uint32_t experts) {
+    return tile_fill(ids, experts, mma_tiles(levers, kNvidia));
+}
+
 // ---- The table
 
 std::string_view refuses_ids(const Program &, const Op &op) {
@@ -217,7 +222,7 @@ std::array<Row, 4> rows_for(Features needs, const std::array<std::string_view, 4
         k.lever = experts ? Lever::grouped_gemm : Lever::none;
         k.refuses = experts ? wants_ids : refuses_ids;
         k.tile.shared_bytes = experts ? workspace_bytes<kNvidia> : nullptr;
-        rows[i] = {k, experts ? emit_experts<kNvidia> : emit<kNvidia>};
+        rows[i] = {k, experts ? emit_experts<kNvidia> : emit<kNvidia>, experts ? fill<kNvidia> : nullptr};
     }
     return rows;
 }
