@@ -97,8 +97,7 @@ void run(Options &o) {
     report.append(gate_fusions(*device, o.gate));
     if ((o.gate.op.empty() || o.gate.op == "replay") && !o.gate.format) report.append(gate_replay(*device, o.gate));
     if ((o.gate.op.empty() || o.gate.op == "model") && !o.gate.format) {
-        DeviceChoice devices;
-        devices.names = {device->info().name};
+        DeviceChoice devices{.names = {device->info().name}};
         devices.options.driver = o.driver;
         report.append(gate_models(o.gate, o.threads, devices));
     }

@@ -16,9 +16,9 @@ struct DeviceChoice {
     // That may be used: "cuda:0", "cpu"; "cuda" stands for all of its GPUs. Empty: all GPUs of the first backend that
     // has one that works, and the CPU.
     std::vector<std::string> names;
-    std::string place;    // empty: automatic
-    std::string experts;  // empty: automatic too, or with --place with their layers
-    BackendOptions options;
+    std::string place;                          // empty: automatic
+    std::string experts;                        // empty: automatic too, or with --place with their layers
+    BackendOptions options = BackendOptions();  // of the shorter forms GCC 12 says that they may be used uninitialised
     std::span<const BackendRow> backends = ridge::backends();
 };
 

@@ -93,8 +93,9 @@ TEST(Place, LayersAndExpertsOnSeveralDevicesGiveTheSameText) {
         EXPECT_EQ(tokens({"--device", "cuda:1"}, "devices=2"), want) << like;
         EXPECT_EQ(tokens({"--place", "0:1,1"}, "devices=2"), want) << like;
         EXPECT_EQ(tokens({"--place", "0:1,cpu"}, "devices=1"), want) << like;
-        if (std::string_view(like) == "tiny-qwen3moe")
+        if (std::string_view(like) == "tiny-qwen3moe") {
             EXPECT_EQ(tokens({"--experts", "cpu"}, "devices=1 integrated=1"), want) << like;
+        }
     }
 }
 

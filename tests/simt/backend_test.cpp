@@ -155,7 +155,9 @@ TEST_P(Drivers, AModelThatDoesNotFit) {
     gpu.set("memory", 1 << 20);
     const auto path = test::tiny_file("tiny-qwen3");
     const auto open = [&](const std::string &name) {
-        return Model::open(path, {.threads = 1, .devices = {.names = {name}, .options = {.driver = gpu.driver()}}});
+        DeviceChoice devices{.names = {name}};
+        devices.options.driver = gpu.driver();
+        return Model::open(path, {.threads = 1, .devices = devices});
     };
     expect_says(error_of(ErrorKind::limit, [&] { open(gpu.device())->session({.context = 64, .batch = 8}); }),
                 {gpu.device(), "does not fit", "would place it", "free"});
