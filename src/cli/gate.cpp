@@ -8,6 +8,7 @@
 
 #include "backend/backends.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "core/error.h"
 #include "measure/gate.h"
 #include "measure/gate_model.h"
@@ -92,19 +93,31 @@ void run(Options &o) {
     const std::unique_ptr<Backend> device =
         open_backend(o.device, {.threads = o.threads, .index = 0, .driver = o.driver});
     if (o.list) return list_rows(*device, o.gate);
-    GateReport report = gate_formats(o.gate);
-    report.append(gate_rows(*device, o.gate));
-    report.append(gate_fusions(*device, o.gate));
-    if ((o.gate.op.empty() || o.gate.op == "replay") && !o.gate.format) report.append(gate_replay(*device, o.gate));
-    if ((o.gate.op.empty() || o.gate.op == "model") && !o.gate.format) {
+    // Lines come as they are known: it can take minutes, and a device that fails in the middle takes the rest with it.
+    GateReport report;
+    const auto add = [&](GateReport part) {
+        for (const GateRow &row : part.rows)
+            if (!o.json && !write_out(to_string(row))) return false;
+        report.append(std::move(part));
+        return true;
+    };
+    const auto all = [&] {
+        if (!add(gate_formats(o.gate))) return false;
+        for (OpKind k = 0; k < kOpKinds; k++) {
+            GateOptions one = o.gate;
+            one.op = op_name(k);
+            if ((o.gate.op.empty() || o.gate.op == one.op) && !add(gate_rows(*device, one))) return false;
+        }
+        if (!add(gate_fusions(*device, o.gate))) return false;
+        if (o.gate.format) return true;
+        if ((o.gate.op.empty() || o.gate.op == "replay") && !add(gate_replay(*device, o.gate))) return false;
+        if (!o.gate.op.empty() && o.gate.op != "model") return true;
         DeviceChoice devices{.names = {device->info().name}};
         devices.options.driver = o.driver;
-        report.append(gate_models(o.gate, o.threads, devices));
-    }
-    if (o.json)
-        fmt::print("{}\n", as_json(report).dump(2));
-    else
-        fmt::print("{}", to_string(report));
+        return add(gate_models(o.gate, o.threads, devices));
+    };
+    if (!all()) return;  // nobody reads any more; the command line says so
+    write_out(o.json ? as_json(report).dump(2) + "\n" : totals_of(report));
     if (!report.ok()) throw CLI::RuntimeError(1);
 }
 

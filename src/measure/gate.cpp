@@ -65,31 +65,34 @@ GateReport gate_formats(const GateOptions &options) {
     return report;
 }
 
-std::string to_string(const GateReport &report) {
-    std::string text;
-    auto line = [&](const GateRow &r) {
-        if (!r.not_run.empty()) {
-            text += fmt::format("{:<36} not run: {}\n", r.name, r.not_run);
-            return;
-        }
-        text += fmt::format("{:<36} {:>3} formats {:>6} cases  nbad={}/{}{}{}{}\n", r.name, r.n_formats, r.cases,
-                            r.result.nbad, r.result.checked,
-                            r.worst > 0 ? fmt::format("  worst {:.2f} of its bound", r.worst) : "",
-                            r.note.empty() ? "" : "  " + r.note, r.result.checked == 0 ? "  nothing was checked" : "");
-        for (size_t at = 0; at < r.result.first_bad.size();) {
-            const size_t end = std::min(r.result.first_bad.find('\n', at), r.result.first_bad.size());
-            text += fmt::format("    {}\n", r.result.first_bad.substr(at, end - at));
-            at = end + 1;
-        }
-    };
-    for (const GateRow &r : report.rows) line(r);
+std::string to_string(const GateRow &r) {
+    if (!r.not_run.empty()) return fmt::format("{:<36} not run: {}\n", r.name, r.not_run);
+    std::string text =
+        fmt::format("{:<36} {:>3} formats {:>6} cases  nbad={}/{}{}{}{}\n", r.name, r.n_formats, r.cases, r.result.nbad,
+                    r.result.checked, r.worst > 0 ? fmt::format("  worst {:.2f} of its bound", r.worst) : "",
+                    r.note.empty() ? "" : "  " + r.note, r.result.checked == 0 ? "  nothing was checked" : "");
+    for (size_t at = 0; at < r.result.first_bad.size();) {
+        const size_t end = std::min(r.result.first_bad.find('\n', at), r.result.first_bad.size());
+        text += fmt::format("    {}\n", r.result.first_bad.substr(at, end - at));
+        at = end + 1;
+    }
+    return text;
+}
+
+std::string totals_of(const GateReport &report) {
     const GateRow t = report.total();
     const size_t not_run = report.not_run();
-    text +=
+    std::string text =
         fmt::format("rows={} formats={} cases={} elements={} nbad={}{}\n", report.rows.size() - not_run, t.n_formats,
                     t.cases, t.result.checked, t.result.nbad, not_run > 0 ? fmt::format(" not_run={}", not_run) : "");
     if (!report.ok()) text += t.result.nbad > 0 ? "FAILED\n" : "FAILED: a row, or all of them, checked nothing\n";
     return text;
+}
+
+std::string to_string(const GateReport &report) {
+    std::string text;
+    for (const GateRow &r : report.rows) text += to_string(r);
+    return text + totals_of(report);
 }
 
 }  // namespace ridge

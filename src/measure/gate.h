@@ -52,7 +52,9 @@ GateReport gate_formats(const GateOptions &options);
 // the same bits.
 GateReport gate_fusions(Backend &backend, const GateOptions &options);
 
-// One line per row and the totals.
+// A row's line, with what was found first below it; and the totals. The report is one after the other.
+std::string to_string(const GateRow &row);
+std::string totals_of(const GateReport &report);
 std::string to_string(const GateReport &report);
 
 }  // namespace ridge

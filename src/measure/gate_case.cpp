@@ -313,12 +313,22 @@ void Trial::run(Problem &p) {
         const State &s = p.program.state(o.id);
         states[o.id] = pack(s.type, s.cols, o.numbers.size() / width(s.type, s.cols), o.numbers);
     }
+    const auto attempt = [&p](Attempt a) {
+        a.row.cases++;
+        try {
+            a.run();
+        } catch (const Error &e) {
+            // A device that failed does nothing more; all that is left to say is what it was doing.
+            if (e.kind() == ErrorKind::device)
+                fail(e.kind(), "{}, on {} with {} tokens: {}", a.row.name, p.name, a.m, e.what());
+            a.bad("{}", e.what());
+        }
+    };
     const FormatSet formats = MatrixFormats(p.program).set;
     for (const Todo &t : todo) {
         GateRow &row = rows_.at(t.kernel);
         row.formats = row.formats | formats;
-        row.cases++;
-        Attempt{p, *engine, *t.kernel, row, references[t.kernel->order], states, t.m}.run();
+        attempt({p, *engine, *t.kernel, row, references[t.kernel->order], states, t.m});
     }
     // Rows that publish, on the smallest and the largest step.
     for (const bool out_read : {true, false}) {
@@ -333,11 +343,8 @@ void Trial::run(Problem &p) {
                 if (!rows_.contains(k) || !known) continue;
                 if (!engine)
                     engine = std::make_unique<Engine>(p.program, std::vector<Backend *>{&backend_}, store, options);
-                GateRow &row = rows_.at(k);
-                row.cases++;
-                Attempt{p,       *engine, *k, row, references[k->order], states, m, published.q8, published.expected,
-                        out_read}
-                    .run();
+                attempt({p, *engine, *k, rows_.at(k), references[k->order], states, m, published.q8, published.expected,
+                         out_read});
             }
     }
 }
