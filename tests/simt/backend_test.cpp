@@ -113,23 +113,48 @@ TEST(Backend, NoCodeForTheDevice) {
     expect_the_cpu_works();
 }
 
-// Rows for matrix units are left out where the device has none, and the others take all that they did.
-TEST(Backend, AnOlderDeviceHasFewerRows) {
+TEST(Backend, AnOlderDeviceIsRefused) {
     const Gpu gpu(kNvidia);
     RIDGE_NEEDS_GPU(gpu);
     gpu.set("capability", 75);
-    const auto device = gpu.open();
-    EXPECT_EQ(device->feature_names(device->features()), "");
-    GateOptions o;
-    o.quick = true, o.op = "contract", o.format = Format::Q4_K;
-    const GateReport report = gate_rows(*device, o);
-    EXPECT_TRUE(report.ok()) << to_string(report);
-    for (const GateRow &r : report.rows)
-        EXPECT_EQ(r.name.find("mma") != std::string::npos || r.name.find("mfma") != std::string::npos,
-                  !r.not_run.empty())
-            << r.name;
+    expect_says(error_of(ErrorKind::unsupported, [&] { gpu.open(); }),
+                {gpu.device(), "compute capability 7.5", "8.0 or later"});
+    expect_the_cpu_works();
+}
+
+// Launches may only overlap where the code of kernels waits for what is in front of it.
+TEST(Backend, WhatTheCodeIsForDecidesOnEarlyLaunches) {
+    const Gpu gpu(kNvidia);
+    RIDGE_NEEDS_GPU(gpu);
+    const auto names = [&] { return gpu.open()->feature_names(gpu.open()->features()); };
+    EXPECT_EQ(names(), "mma pdl large-shared");
+    gpu.set("compiled_for", 89);
+    EXPECT_EQ(names(), "mma large-shared");
+    gpu.set("compiled_for", 0);
     gpu.set("capability", 80);
-    EXPECT_EQ(gpu.open()->feature_names(gpu.open()->features()), "mma") << "no early launches before 9.0";
+    EXPECT_EQ(names(), "mma large-shared");
+}
+
+// Consumer GPUs have 99 KiB for a block, an A100 163: rows that need more are left out, others take smaller tiles.
+class SharedMemory : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(KiB, SharedMemory, testing::Values(99, 163));
+
+TEST_P(SharedMemory, IsEnoughForEveryFormat) {
+    const Gpu gpu(kNvidia);
+    RIDGE_NEEDS_GPU(gpu);
+    gpu.set("shared", static_cast<uint64_t>(GetParam()) << 10);
+    gpu.set("capability", GetParam() == 99 ? 89 : 80);
+    const auto device = gpu.open();
+    EXPECT_EQ(device->feature_names(device->features()), GetParam() == 99 ? "mma" : "mma large-shared");
+    GateOptions o;
+    o.quick = true, o.row = "mma";
+    for (const char *op : {"contract", "gate_up", "attention"}) {
+        o.op = op;
+        const GateReport report = gate_rows(*device, o);
+        EXPECT_TRUE(report.ok()) << to_string(report);
+        for (const GateRow &r : report.rows)
+            EXPECT_TRUE(!r.not_run.empty() || r.result.checked > 1000) << r.name;
+    }
 }
 
 TEST_P(Drivers, MemoryIsShort) {
@@ -196,6 +221,18 @@ TEST_P(Drivers, AKernelThatFailsIsAnError) {
         EXPECT_THROW(session->evaluate(test::some_tokens(1)), Error);
     }
     expect_the_cpu_works();
+}
+
+TEST_P(Drivers, AGateThatADeviceBreaksOffSaysWhatRan) {
+    const Gpu gpu(GetParam());
+    RIDGE_NEEDS_GPU(gpu);
+    Astray device(gpu.open());
+    GateOptions o;
+    o.quick = true, o.op = "contract", o.format = Format::Q4_K;
+    testing::internal::CaptureStderr();
+    const std::string what = error_of(ErrorKind::device, [&] { gate_rows(device, o); });
+    testing::internal::GetCapturedStderr();
+    expect_says(what, {"simt.contract.", "Q4_K", " tokens: ", "failed: ", "illegal"});
 }
 
 }  // namespace

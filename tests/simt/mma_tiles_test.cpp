@@ -18,10 +18,11 @@ std::vector<int32_t> routed(std::vector<uint32_t> rows) {
 TEST(MmaTiles, LeversChooseTheSizes) {
     const LeverSet on = LeverSet::defaults().with(Lever::dynamic_m_tile);
     const auto sizes = [](const MmaTiles &t) { return std::vector<uint32_t>{t.large, t.middle, t.small}; };
-    EXPECT_EQ(sizes(mma_tiles(on, true)), (std::vector<uint32_t>{128, 64, 32}));
-    EXPECT_EQ(sizes(mma_tiles(on, false)), (std::vector<uint32_t>{64, 0, 32}));
-    EXPECT_EQ(sizes(mma_tiles(on.without(Lever::dynamic_m_tile), true)), (std::vector<uint32_t>{128, 0, 0}));
-    EXPECT_EQ(sizes(mma_tiles(on.with(Lever::m_tile_32), true)), (std::vector<uint32_t>{32, 0, 0}));
+    EXPECT_EQ(sizes(mma_tiles(on, 128)), (std::vector<uint32_t>{128, 64, 32}));
+    EXPECT_EQ(sizes(mma_tiles(on, 64)), (std::vector<uint32_t>{64, 0, 32}));
+    EXPECT_EQ(sizes(mma_tiles(on, 32)), (std::vector<uint32_t>{32, 0, 0}));
+    EXPECT_EQ(sizes(mma_tiles(on.without(Lever::dynamic_m_tile), 128)), (std::vector<uint32_t>{128, 0, 0}));
+    EXPECT_EQ(sizes(mma_tiles(on.with(Lever::m_tile_32), 128)), (std::vector<uint32_t>{32, 0, 0}));
 }
 
 TEST(MmaTiles, WhatIsLeftGoesIntoTheSmallestTileThatHoldsIt) {

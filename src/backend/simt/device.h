@@ -143,6 +143,9 @@ DEVICE void copy_async_wait() {
 }
 // What a thread wrote to global memory is seen by all threads of the device that later learn of it.
 DEVICE void fence() { __threadfence(); }
+// Before a barrier behind which one thread tells the device of what all threads of the block wrote, and behind one
+// before which one has learnt of what others did: here the barrier and that thread's atomic operation pass it on.
+DEVICE void release_to_barrier() {}
 #if __CUDA_ARCH__ >= 900
 DEVICE u32 shared_address(const void *p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 DEVICE void barrier_init(Barrier *b, u32 arrivals) {
@@ -169,11 +172,10 @@ DEVICE void barrier_wait(Barrier *b, u32 parity) {
     } while (over == 0);
 }
 DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            shared_address(to)),
-        "l"(from), "r"(bytes), "r"(shared_address(b))
-        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(b))
+                 : "memory");
 }
 #else
 #define RIDGE_PLAIN_BARRIER 1
@@ -255,6 +257,8 @@ DEVICE void copy_async_commit() {}
 template <int N>
 DEVICE void copy_async_wait() {}
 DEVICE void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+// On gfx9 a barrier does not wait for what other waves have stored, and one wave's release is for its own stores.
+DEVICE void release_to_barrier() { fence(); }
 #define RIDGE_PLAIN_BARRIER 1
 DEVICE u64 swap_shared(u64 *p, u64 expected, u64 desired) {
     __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
@@ -309,6 +313,7 @@ DEVICE void copy_async_wait() {
     emulate::copy_async_wait(N);
 }
 DEVICE void fence() {}
+DEVICE void release_to_barrier() {}
 DEVICE void barrier_init(Barrier *b, u32 arrivals) { emulate::barrier_init(&b->state, arrivals); }
 DEVICE void barrier_arrive(Barrier *b) { emulate::barrier_arrive(&b->state, 0); }
 DEVICE void barrier_arrive(Barrier *b, u32 bytes) { emulate::barrier_arrive(&b->state, bytes); }
@@ -318,9 +323,7 @@ DEVICE void copy_bulk(void *to, const void *from, u32 bytes, Barrier *b) {
 }
 DEVICE void wait_for_previous() { emulate::wait_for_previous(); }
 DEVICE void let_next_start() { emulate::let_next_start(); }
-DEVICE i32 load_settled(const i32 *p) {
-    return *static_cast<const i32 *>(emulate::reading_settled(p, sizeof(i32)));
-}
+DEVICE i32 load_settled(const i32 *p) { return *static_cast<const i32 *>(emulate::reading_settled(p, sizeof(i32))); }
 inline u64 nanoseconds() {  // each look takes a microsecond
     static u64 now = 0;
     return now += 1000;

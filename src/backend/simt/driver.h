@@ -53,7 +53,8 @@ struct Driver {
     int (*load_module)(Handle *, const void *image) = nullptr;
     int (*unload_module)(Handle) = nullptr;
     int (*find_function)(Handle *, Handle module, const char *) = nullptr;
-    int (*allow_shared)(Handle function, int bytes) = nullptr;  // more dynamic shared memory than the usual 48 KB
+    int (*compiled_for)(int *capability, Handle function) = nullptr;  // of CUDA alone: 90 for 9.0
+    int (*allow_shared)(Handle function, int bytes) = nullptr;        // more dynamic shared memory than the usual 48 KB
     int (*launch)(Handle function, const LaunchShape &, Handle stream, const void *args, size_t args_bytes) = nullptr;
 
     int (*create_stream)(Handle *) = nullptr;
@@ -80,7 +81,8 @@ struct Driver {
 struct DriverAttributes {
     int major, minor, processors, wave, shared_per_block, threads_per_processor, clock_khz, l2, integrated;
 };
-// Fills all but the name and the memory. `ask(value, attribute)` is the driver's call; the code is the last that failed.
+// Fills all but the name and the memory. `ask(value, attribute)` is the driver's call; the code is the last that
+// failed.
 template <class Ask>
 int describe_by(const DriverAttributes &at, DriverDevice &out, Ask &&ask) {
     int code = 0;

@@ -66,6 +66,7 @@ struct Functions {
     int (*load)(Handle *, const void *);
     int (*unload)(Handle);
     int (*function)(Handle *, Handle, const char *);
+    int (*get_function_attribute)(int *, int, Handle);
     int (*function_attribute)(Handle, int, int);
     int (*launch)(const LaunchConfig *, Handle, void **, void **);
     int (*stream)(Handle *, unsigned);
@@ -120,6 +121,11 @@ int describe(int device, DriverDevice &out) {
     return describe_by(kAttributes, out, [d](int *value, int attribute) { return cu.attribute(value, attribute, d); });
 }
 
+int compiled_for(int *capability, Handle function) {
+    constexpr int kPtxVersion = 5;
+    return cu.get_function_attribute(capability, kPtxVersion, function);
+}
+
 int allow_shared(Handle function, int bytes) {
     constexpr int kMaxDynamicShared = 8;
     return cu.function_attribute(function, kMaxDynamicShared, bytes);
@@ -161,19 +167,19 @@ bool resolve(Library &l) {
            l.get(cu.memory, "cuMemGetInfo_v2") && l.get(cu.alloc, "cuMemAlloc_v2") && l.get(cu.free, "cuMemFree_v2") &&
            l.get(cu.alloc_host, "cuMemAllocHost_v2") && l.get(cu.free_host, "cuMemFreeHost") &&
            l.get(cu.to_device, "cuMemcpyHtoDAsync_v2") && l.get(cu.to_host, "cuMemcpyDtoHAsync_v2") &&
-           
+
            l.get(cu.fill, "cuMemsetD8Async") && l.get(cu.load, "cuModuleLoadData") &&
            l.get(cu.unload, "cuModuleUnload") && l.get(cu.function, "cuModuleGetFunction") &&
+           l.get(cu.get_function_attribute, "cuFuncGetAttribute") &&
            l.get(cu.function_attribute, "cuFuncSetAttribute") && l.get(cu.launch, "cuLaunchKernelEx") &&
            l.get(cu.stream, "cuStreamCreate") && l.get(cu.end_stream, "cuStreamDestroy_v2") &&
            l.get(cu.synchronize, "cuStreamSynchronize") && l.get(cu.event, "cuEventCreate") &&
            l.get(cu.end_event, "cuEventDestroy_v2") && l.get(cu.record, "cuEventRecord") &&
-           l.get(cu.synchronize_event, "cuEventSynchronize") &&
-           l.get(cu.elapsed, "cuEventElapsedTime") && l.get(cu.begin, "cuStreamBeginCapture_v2") &&
-           l.get(cu.end, "cuStreamEndCapture") && l.get(cu.instantiate, "cuGraphInstantiateWithFlags") &&
-           l.get(cu.end_graph, "cuGraphDestroy") && l.get(cu.run_graph, "cuGraphLaunch") &&
-           l.get(cu.end_ready, "cuGraphExecDestroy") && l.get(cu.error_name, "cuGetErrorName") &&
-           l.get(cu.error_text, "cuGetErrorString");
+           l.get(cu.synchronize_event, "cuEventSynchronize") && l.get(cu.elapsed, "cuEventElapsedTime") &&
+           l.get(cu.begin, "cuStreamBeginCapture_v2") && l.get(cu.end, "cuStreamEndCapture") &&
+           l.get(cu.instantiate, "cuGraphInstantiateWithFlags") && l.get(cu.end_graph, "cuGraphDestroy") &&
+           l.get(cu.run_graph, "cuGraphLaunch") && l.get(cu.end_ready, "cuGraphExecDestroy") &&
+           l.get(cu.error_name, "cuGetErrorName") && l.get(cu.error_text, "cuGetErrorString");
 }
 
 Driver open(const std::string &path) {
@@ -208,6 +214,7 @@ Driver open(const std::string &path) {
     d.to_device = cu.to_device, d.to_host = cu.to_host;
     d.fill = cu.fill;
     d.load_module = cu.load, d.unload_module = cu.unload, d.find_function = cu.function;
+    d.compiled_for = compiled_for;
     d.allow_shared = allow_shared, d.launch = launch;
     d.create_stream = create_stream, d.destroy_stream = cu.end_stream, d.synchronize = cu.synchronize;
     d.create_event = create_event, d.destroy_event = cu.end_event, d.record = cu.record;

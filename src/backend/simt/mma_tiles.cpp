@@ -4,9 +4,8 @@
 
 namespace ridge::simt {
 
-MmaTiles mma_tiles(const LeverSet &levers, bool nvidia) {
-    if (levers.has(Lever::m_tile_32)) return {32, 0, 0};
-    const uint32_t most = nvidia ? 128 : 64;
+MmaTiles mma_tiles(const LeverSet &levers, uint32_t most) {
+    if (most == 32 || levers.has(Lever::m_tile_32)) return {32, 0, 0};
     if (!levers.has(Lever::dynamic_m_tile)) return {most, 0, 0};
     return {most, most == 64 ? 0u : 64u, 32};
 }

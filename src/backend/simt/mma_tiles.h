@@ -14,8 +14,8 @@ namespace ridge::simt {
 struct MmaTiles {
     uint32_t large = 128, middle = 64, small = 32;  // 0: none of that size
 };
-// NVIDIA's blocks reach 128 tokens, others' 64.
-MmaTiles mma_tiles(const LeverSet &levers, bool nvidia);
+// `most`: 128, 64 or 32, the largest that the device has.
+MmaTiles mma_tiles(const LeverSet &levers, uint32_t most);
 
 struct TileFill {
     uint32_t rows = 0, tile_rows = 0, tiles = 0;  // rows in tiles, and rows that those tiles could hold

@@ -60,15 +60,20 @@ struct Row {
     Kernel kernel;
     void (*emit)(const LaunchView &, Emit &) = nullptr;
     // Of a row that cuts routed rows into tiles expert by expert: how full those are with these ids.
-    TileFill (*fill)(const LeverSet &, std::span<const int32_t> ids, uint32_t experts) = nullptr;
+    TileFill (*fill)(const LaunchView &, const DeviceLimits &, std::span<const int32_t> ids) = nullptr;
 };
 
 // Features of a device that rows may need.
 enum : Features {
     kMma = 1,   // NVIDIA, compute capability 8.0 and later: mma.sync of int8, f16, bf16, tf32
     kWmma = 2,  // AMD gfx11 and gfx12
-    kMfma = 4,  // AMD gfx9 with matrix cores
+    kMfma = 4,  // AMD gfx9 with matrix cores: v_mfma of int8
     kPdl = 8,   // programmatic dependent launch: compute capability 9.0 and later
+    // 160 KiB of shared memory for a block of NVIDIA's, 64 KiB of another's: not compute capability 8.6, 8.9 and 12.0
+    kLargeShared = 16,
+    // v_mfma of f16 that keeps values below 2^-14: gfx940 and later. That of gfx90a takes them for zeros (AMD's CDNA2
+    // ISA)
+    kMfmaF16 = 32,
 };
 
 // Tables of rows, one per file of host code.

@@ -53,7 +53,7 @@ void emit_general(const LaunchView &v, Emit &e) {
     const std::string_view name = type == DType::f32    ? "attention_general_f32"
                                   : type == DType::q8_0 ? "attention_general_q8_0"
                                                         : "attention_general_f16";
-    e.grid("attention_general", name, {op.heads, v.step.tokens()}, kGeneralThreads, general_shared_bytes(op.head_dim),
+    e.grid("attention_general", name, {v.step.tokens(), op.heads}, kGeneralThreads, general_shared_bytes(op.head_dim),
            args_of(v, e));
     publish(v, e);
 }
@@ -196,7 +196,7 @@ std::vector<Row> make_rows() {
     rows.push_back(
         mma_row<split, false, true>("simt.attention.wmma", kWmma, Lever::flash_mma, Order::softmax_mma_split, 10));
     rows.push_back(
-        mma_row<split, false, true>("simt.attention.mfma", kMfma, Lever::flash_mma, Order::softmax_mma_split, 10));
+        mma_row<split, false, true>("simt.attention.mfma", kMfmaF16, Lever::flash_mma, Order::softmax_mma_split, 10));
     // The ladder: of the levers that are on, the coarsest weights win.
     rows.push_back(
         mma_row<split, true>("simt.attention.mma.exp2", kMma, Lever::p_exp2, Order::softmax_mma_split_exp2, 11));

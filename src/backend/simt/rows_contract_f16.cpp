@@ -47,7 +47,9 @@ void emit(const LaunchView &v, Emit &e) {
     // shared memory holds one, it has as many threads as two.
     const auto blocks = [&](uint32_t tokens) { return tiles * ((rows + tokens - 1) / tokens); };
     const bool two = 2 * (shared(128) + 1024) <= e.device().shared_per_block;
-    if (kNvidia && rows > 128 && blocks(256) >= 2 * processors) return launch("contract_f16_256_512", 256, 512);
+    const auto fits = [&](uint32_t tokens) { return shared(tokens) <= e.device().shared_per_block; };
+    if (kNvidia && rows > 128 && fits(256) && blocks(256) >= 2 * processors)
+        return launch("contract_f16_256_512", 256, 512);
     // So, too, where large tiles just give every processor one.
     const bool one_each = blocks(128) <= processors && blocks(128) * 4 >= 3 * processors;
     if (kNvidia && (one_each || (!two && blocks(128) > processors))) return launch("contract_f16_128_512", 128, 512);
@@ -67,7 +69,7 @@ const std::vector<Row> kTable = [] {
         k.formats = FormatSet::quantized();
         k.input = DType::q8;
         k.tokens = {9};
-        k.needs = needs;
+        k.needs = needs | kLargeShared;
         k.lever = Lever::f16_mma;
         k.order = Order::f16_mma;
         k.rank = 30;
@@ -78,10 +80,10 @@ const std::vector<Row> kTable = [] {
     };
     add(kind<Contract>(), "simt.contract.f16.mma", kMma, emit<true>);
     add(kind<Contract>(), "simt.contract.f16.wmma", kWmma, emit<false>);
-    add(kind<Contract>(), "simt.contract.f16.mfma", kMfma, emit<false>);
+    add(kind<Contract>(), "simt.contract.f16.mfma", kMfmaF16, emit<false>);
     add(kind<GateUp>(), "simt.gate_up.f16.mma", kMma, emit<true>);
     add(kind<GateUp>(), "simt.gate_up.f16.wmma", kWmma, emit<false>);
-    add(kind<GateUp>(), "simt.gate_up.f16.mfma", kMfma, emit<false>);
+    add(kind<GateUp>(), "simt.gate_up.f16.mfma", kMfmaF16, emit<false>);
     return rows;
 }();
 

@@ -81,12 +81,20 @@ constexpr Choice kShapes[] = {
     {{64, 32, 4}, "contract_mma_64x32"},
 };
 std::span<const Choice> shapes(bool nvidia) { return std::span(kShapes).subspan(nvidia ? 0 : 1); }
-// Of 128, 64 or 32 tokens.
-const Choice &shape_of_tokens(u32 tokens) { return kShapes[tokens == 128 ? 0 : tokens == 64 ? 1 : 2]; }
-
 uint32_t shared_bytes(const ContractMmaArgs &a, const MmaShape &s, bool nvidia) {
     const MmaLayout at{s.rows, s.tokens, nvidia ? kMmaLongStep : kMmaShortStep, a.halves, nvidia ? a.raw_stride : 0};
     return at.bytes();
+}
+
+bool fits(const ContractMmaArgs &a, const MmaShape &s, bool nvidia, const DeviceLimits &device) {
+    return shared_bytes(a, s, nvidia) <= device.shared_per_block;
+}
+
+// Of 128, 64 or 32 tokens, the largest that shared memory has room for; null: none has.
+const Choice *shape_of_tokens(u32 tokens, const ContractMmaArgs &a, bool nvidia, const DeviceLimits &device) {
+    for (const Choice &c : shapes(nvidia))
+        if (c.shape.tokens == tokens && fits(a, c.shape, nvidia, device)) return &c;
+    return nullptr;
 }
 
 void launch(Emit &e, const Choice &c, bool nvidia, ContractMmaArgs &a, uint32_t token_tiles) {
@@ -113,9 +121,11 @@ void emit(const LaunchView &v, Emit &e) {
     const Choice *best = nullptr;
     double least = 0;
     for (const Choice &c : shapes(kNvidia)) {
+        if (!fits(a, c.shape, kNvidia, e.device())) continue;
         const double d = duration(a, c.shape, kNvidia, e.device());
         if (best == nullptr || d < least) best = &c, least = d;
     }
+    RIDGE_ASSERT(best != nullptr);  // the smallest shape takes 70 KB, on AMD 40 KB
     launch(e, *best, kNvidia, a, (a.rows + best->shape.tokens - 1) / best->shape.tokens);
 }
 
@@ -145,13 +155,19 @@ Workspace workspace(const MmaTiles &t, size_t routed, size_t experts) {
     return w;
 }
 
-template <bool kNvidia>
+// Into which the device cuts routed rows.
+MmaTiles tiles_of(const LaunchView &v, const ContractMmaArgs &a, bool nvidia, const DeviceLimits &device) {
+    u32 most = nvidia ? 128 : 64;
+    while (most > 32 && shape_of_tokens(most, a, nvidia, device) == nullptr) most /= 2;
+    return mma_tiles(v.program.levers, most);
+}
+
+// For whatever tiles a device has: the smallest are the most.
 size_t workspace_bytes(const Program &program, const Op &op, const StepLimits &limits) {
     const Banks b = banks_of(op);
     const Value &ids = program.value(b.ids);
     const size_t routed = rows_of(ids, limits.tokens, limits.outputs) * ids.cols;
-    const MmaTiles tiles = mma_tiles(program.levers, kNvidia);
-    return Tile::kSharedZero + workspace(tiles, routed, program.weight(b.bank[0].weight).experts).bytes;
+    return Tile::kSharedZero + workspace({32, 0, 0}, routed, program.weight(b.bank[0].weight).experts).bytes;
 }
 
 template <bool kNvidia>
@@ -161,7 +177,7 @@ void emit_experts(const LaunchView &v, Emit &e) {
     const auto routed = static_cast<u32>(v.rows(b.ids) * v.cols(b.ids));
     if (routed == 0) return;
     const u32 experts = v.program.weight(b.bank[0].weight).experts;
-    const MmaTiles tiles = mma_tiles(v.program.levers, kNvidia);
+    const MmaTiles tiles = tiles_of(v, a, kNvidia, e.device());
     const Workspace at = workspace(tiles, routed, experts);
     RIDGE_ASSERT(v.shared != nullptr);
     std::byte *base = v.shared + Tile::kSharedZero;
@@ -180,7 +196,9 @@ void emit_experts(const LaunchView &v, Emit &e) {
     if (a.rows != routed) a.slots = v.cols(b.ids);
     const auto of_size = [&](u32 tokens, const MmaTile *list, u32 count) {
         a.tiles = list;
-        launch(e, shape_of_tokens(tokens), kNvidia, a, count);
+        const Choice *c = shape_of_tokens(tokens, a, kNvidia, e.device());
+        RIDGE_ASSERT(c != nullptr);
+        launch(e, *c, kNvidia, a, count);
     };
     // A size that only more routed rows than there are would fill has no tiles.
     const u32 below = tiles.middle > 0 ? tiles.middle : tiles.small;
@@ -190,8 +208,10 @@ void emit_experts(const LaunchView &v, Emit &e) {
 }
 
 template <bool kNvidia>
-TileFill fill(const LeverSet &levers, std::span<const int32_t> ids, uint32_t experts) {
-    return tile_fill(ids, experts, mma_tiles(levers, kNvidia));
+TileFill fill(const LaunchView &v, const DeviceLimits &device, std::span<const int32_t> ids) {
+    const Banks b = banks_of(v.op);
+    const u32 experts = v.program.weight(b.bank[0].weight).experts;
+    return tile_fill(ids, experts, tiles_of(v, arguments(v, b), kNvidia, device));
 }
 
 // ---- The table
@@ -221,7 +241,7 @@ std::array<Row, 4> rows_for(Features needs, const std::array<std::string_view, 4
         k.op = i % 2 == 0 ? kind<Contract>() : kind<GateUp>();
         k.lever = experts ? Lever::grouped_gemm : Lever::none;
         k.refuses = experts ? wants_ids : refuses_ids;
-        k.tile.shared_bytes = experts ? workspace_bytes<kNvidia> : nullptr;
+        k.tile.shared_bytes = experts ? workspace_bytes : nullptr;
         rows[i] = {k, experts ? emit_experts<kNvidia> : emit<kNvidia>, experts ? fill<kNvidia> : nullptr};
     }
     return rows;

@@ -27,7 +27,8 @@ struct Rows {
 const Rows &all_rows() {
     static const Rows all = [] {
         Rows r;
-        for (const auto table : {contract_dot_rows(), contract_mma_rows(), contract_f16_rows(), attention_rows(), other_rows()})
+        for (const auto table :
+             {contract_dot_rows(), contract_mma_rows(), contract_f16_rows(), attention_rows(), other_rows()})
             for (const Row &row : table) r.rows.push_back(&row), r.kernels.push_back(row.kernel);
         return r;
     }();
@@ -39,11 +40,13 @@ std::span<const Image> images(bool cuda) { return cuda ? cuda_images() : hip_ima
 class SimtBackend final : public Backend {
   public:
     SimtBackend(const Driver &driver, const SimtOptions &o)
-        : device_(driver, static_cast<int>(o.index), images(o.cuda)), features_(features_of(device_)) {
-        // Code for this device, or the sentence that there is none, before anything is loaded.
-        device_.modules().function("contract_f32", "contract_f32");
-        features_ = features_of(device_);
+        : device_(driver, static_cast<int>(o.index), images(o.cuda)) {
         const DriverDevice &d = device_.description();
+        if (o.cuda && d.major < 8)
+            fail(ErrorKind::unsupported, "{}, {}, has compute capability {}.{}; ridge needs 8.0 or later",
+                 device_.name(), d.name, d.major, d.minor);
+        // Code for this device, or the sentence that there is none, before anything is loaded.
+        features_ = features_of(device_, device_.modules().function("contract_f32", "contract_f32"));
         limits_ = {d.processors, d.wave, d.shared_per_block, d.threads_per_processor};
     }
 
@@ -72,7 +75,8 @@ class SimtBackend final : public Backend {
         const auto add = [&](Features bit, const char *text) {
             if ((f & bit) != 0) names += (names.empty() ? "" : " ") + std::string(text);
         };
-        add(kMma, "mma"), add(kWmma, "wmma"), add(kMfma, "mfma"), add(kPdl, "pdl");
+        add(kMma, "mma"), add(kWmma, "wmma"), add(kMfma, "mfma"), add(kMfmaF16, "mfma-f16"), add(kPdl, "pdl");
+        add(kLargeShared, "large-shared");
         return names;
     }
 
@@ -134,16 +138,25 @@ class SimtBackend final : public Backend {
     CeilingFigures ceilings() { return measure_ceilings(device_, limits_, features_); }
 
   private:
-    static Features features_of(Device &device) {
-        const DriverDevice &d = device.description();
-        if (device.driver().is_cuda) return (d.major >= 8 ? kMma : 0u) | (d.major >= 9 ? kPdl : 0u);
+    // `any`: a function of the code that was loaded.
+    static Features features_of(Device &device, Handle any) {
+        const Driver &driver = device.driver();
+        const uint32_t shared = device.description().shared_per_block;
+        if (driver.is_cuda) {
+            // Of code for less than 9.0, translated for a later device, no kernel waits for the one in front of it.
+            int compiled_for = 0;
+            check(driver, driver.compiled_for(&compiled_for, any), "asking what code was compiled for");
+            return kMma | (compiled_for >= 90 ? kPdl : 0u) | (shared >= 160u << 10 ? kLargeShared : 0u);
+        }
         const std::string &target = device.modules().target();
-        if (target.starts_with("gfx11") || target.starts_with("gfx12")) return kWmma;
-        return target.starts_with("gfx9") ? Features{kMfma} : Features{0};
+        const Features large = shared >= 64u << 10 ? kLargeShared : 0u;
+        if (target.starts_with("gfx11") || target.starts_with("gfx12")) return kWmma | large;
+        if (!target.starts_with("gfx9")) return 0;
+        return kMfma | large | (target == "gfx90a" ? 0u : kMfmaF16);
     }
 
     Device device_;
-    Features features_;
+    Features features_ = 0;
     DeviceLimits limits_;
 };
 

@@ -136,6 +136,7 @@ uint64_t *setting(Settings &s, const char *name) {
         {"devices", &s.devices},       {"memory", &s.memory},
         {"processors", &s.processors}, {"blocks_per_processor", &s.blocks_per_processor},
         {"integrated", &s.integrated}, {"peer", &s.peer},
+        {"shared", &s.shared},         {"compiled_for", &s.compiled_for},
         {"capability", &s.capability}, {"driver_version", &s.driver_version},
         {"order_seed", &s.order_seed}, {"count_bytes", &s.count_bytes},
         {"deferred", &s.deferred},     {"latency", &s.latency},
@@ -173,6 +174,11 @@ Driver *made() {
 Driver &driver() {
     static Driver *one = made();
     return *one;
+}
+
+uint32_t shared_per_block() {
+    const uint64_t set = driver().settings.shared;
+    return set == 0 ? kMostSharedPerBlock : static_cast<uint32_t>(std::min<uint64_t>(set, kMostSharedPerBlock));
 }
 
 uint64_t capability() {
@@ -287,7 +293,7 @@ int find_function(void **function, void *module, const char *name, uint32_t allo
 int allow_shared(const void *function, int bytes) {
     Function *f = lookup(driver().functions, function);
     if (f == nullptr) return kInvalidHandle;
-    if (bytes < 0 || static_cast<uint32_t>(bytes) > kSharedPerBlock) return kInvalidValue;
+    if (bytes < 0 || static_cast<uint32_t>(bytes) > shared_per_block()) return kInvalidValue;
     f->allowed_shared = static_cast<uint32_t>(bytes);
     return kSuccess;
 }

@@ -57,8 +57,8 @@ const CodeName *code_name(int code);
 
 struct Settings {
     uint64_t devices = 1, memory = uint64_t{8} << 30, processors = 4, blocks_per_processor = 1, integrated = 0,
-             peer = 1, driver_version = 13000, capability = 0, order_seed = 0, count_bytes = 0, deferred = 0,
-             latency = 0;
+             peer = 1, shared = 0, compiled_for = 0, driver_version = 13000, capability = 0, order_seed = 0,
+             count_bytes = 0, deferred = 0, latency = 0;
 };
 
 struct Device;
@@ -154,7 +154,8 @@ struct Driver {
 Driver &driver();
 
 // The shape that the library emulates.
-constexpr uint32_t kSharedPerBlock = RIDGE_EMULATE_ARCH == 0 ? 227 << 10 : 64 << 10;
+constexpr uint32_t kMostSharedPerBlock = RIDGE_EMULATE_ARCH == 0 ? 227 << 10 : 64 << 10;
+uint32_t shared_per_block();
 uint64_t capability();
 
 // Of the thread that calls; nullptr: none was chosen.

@@ -22,8 +22,10 @@ extern "C" {
 //   blocks_per_processor  1
 //   integrated            1: the device's memory is the host's: its size and what is free are the host's
 //   peer                  0: devices cannot reach each other's memory; 1
+//   shared                bytes of shared memory for a block; what the library's shape has, 227 KiB (CUDA) or 64 KiB (HIP)
 //   driver_version        as cuDriverGetVersion gives it; 13000
 //   capability            CUDA's compute capability, 90; for HIP 10 * gfx major + minor of the library's shape
+//   compiled_for          CUDA's compute capability that the code is for; that of the device
 //   order_seed            other than 0: blocks, waves and lanes run in an order drawn from it
 //   count_bytes           1: launches are logged for standin_counters()
 //   deferred              1: work runs when something waits for it

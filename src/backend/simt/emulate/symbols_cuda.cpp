@@ -86,11 +86,11 @@ int attribute(int id) {
         case 76:
             return static_cast<int>(capability() % 10);
         case 81:
-            return static_cast<int>(kSharedPerBlock) + (1 << 10);  // shared memory per multiprocessor
+            return static_cast<int>(shared_per_block()) + (1 << 10);  // shared memory per multiprocessor
         case 95:
             return 1;  // cooperative launch
         case 97:
-            return static_cast<int>(kSharedPerBlock);  // shared memory per block, at most
+            return static_cast<int>(shared_per_block());  // shared memory per block, at most
         case 106:
             return 32;  // blocks per multiprocessor
         case 111:
@@ -230,6 +230,14 @@ EXPORT cuModuleUnload(void *module) {
 EXPORT cuModuleGetFunction(void **function, void *module, const char *name) {
     const Lock hold(driver().lock);
     return find_function(function, module, name, 48 << 10);
+}
+EXPORT cuFuncGetAttribute(int *value, int id, void *function) {
+    const Lock hold(driver().lock);
+    if (lookup(driver().functions, function) == nullptr) return kInvalidHandle;
+    if (id != 5) return kNotSupported;  // 5: the architecture of the PTX that it was made of
+    const uint64_t set = driver().settings.compiled_for;
+    *value = static_cast<int>(set == 0 ? capability() : set);
+    return kSuccess;
 }
 EXPORT cuFuncSetAttribute(void *function, int id, int value) {
     const Lock hold(driver().lock);

@@ -60,7 +60,7 @@ int attribute(int id) {
         case 75:
         case 76:
         case 10002:
-            return static_cast<int>(kSharedPerBlock);  // shared memory
+            return static_cast<int>(shared_per_block());  // shared memory
         case 85:
             return 1;  // unified addressing
         case 87:
@@ -188,7 +188,7 @@ EXPORT hipModuleUnload(void *module) {
 }
 EXPORT hipModuleGetFunction(void **function, void *module, const char *name) {
     const Entered in;
-    return find_function(function, module, name, kSharedPerBlock);
+    return find_function(function, module, name, shared_per_block());
 }
 EXPORT hipFuncSetAttribute(const void *function, int id, int value) {
     const Entered in;

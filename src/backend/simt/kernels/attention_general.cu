@@ -8,7 +8,8 @@ namespace ridge::simt {
 
 constexpr u32 kBlock = 64, kSegment = 8 * kBlock, kLanes = 16;
 
-// Maximum, weights (lane thread() % 16 of 16) and sums of values, (head_dim) in shared memory, of a part of the softmax.
+// Maximum, weights (lane thread() % 16 of 16) and sums of values, (head_dim) in shared memory, of a part of the
+// softmax.
 struct SoftmaxPart {
     f32 m, l;
     f32 *o;
@@ -23,9 +24,7 @@ struct General {
     const f32 *q;  // (head_dim)
     f32 *p;        // (kBlock)
 
-    DEVICE u64 row(u32 position) const {
-        return u64{slot(pages, position)} * Kv<type>::bytes(a.kv_heads * a.head_dim);
-    }
+    DEVICE u64 row(u32 position) const { return u64{slot(pages, position)} * Kv<type>::bytes(a.kv_heads * a.head_dim); }
 
     // 16 lanes take a position.
     DEVICE void scores(u32 base) const {
@@ -61,7 +60,8 @@ struct General {
         const u64 stride = Kv<type>::bytes(a.kv_heads * a.head_dim);
         for (u32 d = thread(); d < a.head_dim; d += kGeneralThreads) {
             f32 o = part.o[d] * c;
-            for (u32 i = first; i < last; i++) o = fma(p[i - base], Kv<type>::value(values + (i - base) * stride, d), o);
+            for (u32 i = first; i < last; i++)
+                o = fma(p[i - base], Kv<type>::value(values + (i - base) * stride, d), o);
             part.o[d] = o;
         }
         sync();
@@ -86,7 +86,7 @@ template <KvType type>
 DEVICE void attention_general(const AttentionArgs &a) {
     f32 *p = reinterpret_cast<f32 *>(shared()), *q = p + kBlock;
     SoftmaxPart total{0, 0, q + a.head_dim}, part{0, 0, total.o + a.head_dim};
-    const u32 head = block_x(), token = block_y(), kv_head = head / (a.heads / a.kv_heads);
+    const u32 token = block_x(), head = block_y(), kv_head = head / (a.heads / a.kv_heads);
     const u64 at = (u64{token} * a.heads + head) * a.head_dim, kv_at = kv_head * Kv<type>::bytes(a.head_dim);
     wait_for_previous();
     let_next_start();

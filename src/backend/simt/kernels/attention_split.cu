@@ -294,6 +294,7 @@ struct Split {
 
     // Whether all other chunks have left their parts.
     DEVICE bool is_last(u32 of) const {
+        release_to_barrier();
         sync();
         if (thread() == 0) {
             u32 *counter = a.counters + token * a.across + across;
@@ -302,7 +303,9 @@ struct Split {
             *memory.is_last() = last;
         }
         sync();
-        return *memory.is_last() != 0;
+        const bool last = *memory.is_last() != 0;
+        if (last) release_to_barrier();
+        return last;
     }
 
     // A row of lanes for each head, a lane for each chunk.

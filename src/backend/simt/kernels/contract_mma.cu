@@ -1,8 +1,8 @@
 // Contractions of many tokens on the matrix units: integer dots of q8 activations with the codes of any block format,
 // in Order::int8_sequential, so in the CPU's bits.
 //
-// A block owns `rows` weight rows x `tokens` rows of x over all of k, in steps of 128 columns (64 where shared memory is
-// small). Each step
+// A block owns `rows` weight rows x `tokens` rows of x over all of k, in steps of 128 columns (64 where shared memory
+// is small). Each step
 //   - decodes the weights of the next step, whatever their format, to signed bytes and a scale (and bias) per group,
 //   - multiplies the codes of this step: a wave has 16 kRowTiles x 16 kTokenTiles sums, in tiles of arch/matrix.h. For
 //     every 32 columns the integer sums become f32: a subtraction (see dot_value), a product of two scales and a fused
@@ -60,8 +60,8 @@ DEVICE void read_floats(const f32 *p, f32 *to) {
     }
 }
 
-// A quarter (of lane % 4) of what one weight row has in a step: every fourth word of codes, and scales and biases of every
-// fourth group, to where this row's lie.
+// A quarter (of lane % 4) of what one weight row has in a step: every fourth word of codes, and scales and biases of
+// every fourth group, to where this row's lie.
 //   At: u32, a place in shared memory, or const std::byte *
 //   first: the step's first group of 32, counted from `at`; groups: how many of 32 the step has
 struct DecodeTo {
@@ -107,8 +107,8 @@ DEVICE void decode_row(u32 format, At at, u32 first, u32 groups, const DecodeTo 
     }
 }
 
-// A block of kRowWaves x kTokenWaves waves. Four lanes share a weight row, or a row of x: a thread brings and decodes its
-// quarter of rows thread() / 4 + i kThreads / 4, and of one row of x.
+// A block of kRowWaves x kTokenWaves waves. Four lanes share a weight row, or a row of x: a thread brings and decodes
+// its quarter of rows thread() / 4 + i kThreads / 4, and of one row of x.
 template <u32 kRowWaves, u32 kTokenWaves, u32 kRowTiles, u32 kTokenTiles>
 struct Block : BlockOfBank {
     static constexpr u32 kWaveRows = 16 * kRowTiles, kWaveTokens = 16 * kTokenTiles;
@@ -122,8 +122,10 @@ struct Block : BlockOfBank {
     const std::byte *own[kOwn];  // this thread's rows of weights
 
     DEVICE explicit Block(const ContractMmaArgs &args)
-        : BlockOfBank(args, kRows), at{kRows, kTokens, kStep, args.halves, args.raw_stride},
-          steps((args.k + kStep - 1) / kStep), steps_per_chunk(args.chunk / kStep) {}
+        : BlockOfBank(args, kRows),
+          at{kRows, kTokens, kStep, args.halves, args.raw_stride},
+          steps((args.k + kStep - 1) / kStep),
+          steps_per_chunk(args.chunk / kStep) {}
 
     DEVICE u32 groups_of(u32 step) const { return min(a.k / 32 - kStep / 32 * step, kStep / 32); }
     DEVICE static u32 own_row(u32 i) { return thread() / 4 + i * (kThreads / 4); }
@@ -172,7 +174,7 @@ struct Block : BlockOfBank {
             if constexpr (kStaged) {
                 const u32 phase = (static_cast<u32>(reinterpret_cast<u64>(own[i])) + chunk * m.chunk_bytes) & 15;
                 decode_row(m.format, at.raw(chunk % 2) + row * a.raw_stride + phase,
-                       kStep / 32 * (step - chunk * steps_per_chunk), groups, to);
+                           kStep / 32 * (step - chunk * steps_per_chunk), groups, to);
             } else {
                 decode_row(m.format, own[i], kStep / 32 * step, groups, to);
             }
@@ -302,8 +304,8 @@ struct Block : BlockOfBank {
         for (u32 step = 0; step < steps; step++) {
             copy_async_wait<0>();
             sync();
-            // The next step's buffers were last read in the step before this one; there, too, the last of the chunk before
-            // this was decoded.
+            // The next step's buffers were last read in the step before this one; there, too, the last of the chunk
+            // before this was decoded.
             const bool more = step + 1 < steps;
             if (more) fetch_x(step + 1, x);
             if (kStaged && (steps_per_chunk == 1 || step % 2 == 1) && step + steps_per_chunk + 1 < steps)
@@ -343,11 +345,11 @@ DEVICE void contract_block(const ContractMmaArgs &a) {
     block.run();
 }
 
-#define RIDGE_SHAPE(rows, tokens, row_waves, token_waves, row_tiles, token_tiles, blocks)                             \
-    KERNEL(contract_mma_##rows##x##tokens, ContractMmaArgs, row_waves *token_waves *kWave, blocks) {                  \
-        using B = Block<row_waves, token_waves, row_tiles, token_tiles>;                                              \
-        static_assert(B::kRows == rows && B::kTokens == tokens);                                                      \
-        contract_block<B>(a);                                                                                         \
+#define RIDGE_SHAPE(rows, tokens, row_waves, token_waves, row_tiles, token_tiles, blocks)            \
+    KERNEL(contract_mma_##rows##x##tokens, ContractMmaArgs, row_waves *token_waves *kWave, blocks) { \
+        using B = Block<row_waves, token_waves, row_tiles, token_tiles>;                             \
+        static_assert(B::kRows == rows && B::kTokens == tokens);                                     \
+        contract_block<B>(a);                                                                        \
     }
 #if defined(RIDGE_MATRIX_NVIDIA)
 RIDGE_SHAPE(128, 128, 4, 4, 2, 2, 1)
@@ -382,10 +384,13 @@ KERNEL(contract_mma_group, MmaGroupArgs, kMmaGroupThreads, 1) {
     u32 to = first + equal[t] - mine;
     for (u32 i = begin; i < end; i++)
         if (static_cast<u32>(load(a.ids + i)) == expert) store(a.order + to++, i);
-    // This expert's tiles: ceil(count / large) entries fit between here and where the next expert's begin.
-    const u32 slot = first / a.large + expert, next = (first + count) / a.large + expert + 1;
+    // This expert's tiles: ceil(count / large) entries fit between here and where the next expert's begin. The last one
+    // empties all that are left: there are fewer where ids name no expert.
+    const u32 slot = first / a.large + expert;
+    const u32 next = (expert + 1 == a.experts ? a.routed : first + count) / a.large + expert + 1;
     const u32 whole = count / a.large, left = count % a.large;
-    const bool small = a.small_tiles != nullptr && left <= 32, middle = !small && a.middle_tiles != nullptr && left <= 64;
+    const bool small = a.small_tiles != nullptr && left <= 32,
+               middle = !small && a.middle_tiles != nullptr && left <= 64;
     const u32 large = whole + (left > 0 && !small && !middle ? 1 : 0);
     for (u32 i = t; i < next - slot; i += kMmaGroupThreads)
         store(a.large_tiles + slot + i,
