@@ -132,6 +132,7 @@ int run_command(RunFlags &f) {
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
+    checked_context(f.model->session.context, run.model->hparams().context_length);  // before a long wait for weights
     if (const PlacedDevices &placed = run.model->placed();
         !f.json && (!f.quiet || placed.devices.size() > 1 || !placed.notes.empty()))
         write_note(placement_note(placed));

@@ -137,7 +137,7 @@ void Engine::run(const StepBuffer &step, StepTrace *trace, Fetch fetch) {
         logits_ = fetch_rows(program_.logits, step, logits_rows_);
     if (trace) {
         trace->end(program_);
-        trace->logits = trace->wall + trace->apart - trace->since_began(ran);
+        trace->logits = trace->wall - trace->time_of(ran);
         trace->overhead += 2 * stamp_cost();
     }
 }
@@ -155,7 +155,7 @@ std::span<const T> Engine::fetch_rows(ValueId v, const StepBuffer &step, const H
 void Engine::copy(const Launch &launch, const StepBuffer &step, StepTrace *trace) {
     const Copy &c = std::get<Copy>(program_.nodes[launch.node].op);
     LaunchTrace traced{.node = launch.node, .device = program_.value(c.out).device, .tiles = 1};
-    if (trace) traced.start = trace->since_began(TraceClock::now());
+    if (trace) traced.start = trace->time_of(TraceClock::now());
     const Value &from = program_.value(c.x), &to = program_.value(c.out);
     const size_t bytes = rows_of(from, step.view().tokens(), step.view().outputs()) * row_bytes(from.type, from.cols);
     const std::span<std::byte> staged(staging_.data(), bytes);
@@ -163,7 +163,7 @@ void Engine::copy(const Launch &launch, const StepBuffer &step, StepTrace *trace
     devices_[source]->download(arenas_[source], offsets_[static_cast<size_t>(c.x)], staged);
     devices_[target]->upload(arenas_[target], offsets_[static_cast<size_t>(c.out)], staged);
     if (trace && bytes > 0) {
-        traced.end = trace->since_began(TraceClock::now());
+        traced.end = trace->time_of(TraceClock::now());
         traced.busy = traced.end - traced.start;
         trace->launches.push_back(traced);
         trace->overhead += 2 * stamp_cost();

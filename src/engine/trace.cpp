@@ -49,7 +49,7 @@ void StepTrace::begin(const Program &p, const StepView &step) {
 }
 
 void StepTrace::end(const Program &p) {
-    wall = since_began(TraceClock::now()) - apart;
+    wall = time_of(TraceClock::now());
     double sum = 0;
     size_t counted = 0;
     for (const LaunchTrace &l : launches)

@@ -55,6 +55,8 @@ struct StepTrace {
     void end(const Program &p);  // the wall time, the experts' share
 
     double since_began(TraceClock::time_point t) const { return std::chrono::duration<double>(t - began).count(); }
+    // The same in the step's own time, of a `t` after all that is apart so far.
+    double time_of(TraceClock::time_point t) const { return since_began(t) - apart; }
     // What cost() wants to know of a launch: the step's counts with its window and its experts.
     StepCount count_of(const Program &p, const LaunchTrace &launch) const;
 };

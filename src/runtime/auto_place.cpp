@@ -139,6 +139,23 @@ void correct_shared_memory(std::span<Room> rooms, const DeviceInfo &host) {
     }
 }
 
+namespace {
+
+// What a GPU keeps beside values and state: rotations of all positions, and the activations of a step in f16 for its
+// matrix units.
+uint64_t kept_besides(const Program &p, const StepLimits &limits) {
+    uint64_t tables = 0, inputs = 0;
+    for (const Node &n : p.nodes) {
+        if (const RopeTable *t = std::get_if<RopeTable>(&n.op))
+            tables += uint64_t{limits.pages} * kPageTokens * p.value(t->out).cols * sizeof(float);
+        if (const Contract *c = std::get_if<Contract>(&n.op))
+            inputs = std::max(inputs, uint64_t{limits.tokens} * p.value(c->x).cols * sizeof(uint16_t));
+    }
+    return tables + inputs;
+}
+
+}  // namespace
+
 Demand demand_of(const Program &plain, uint32_t trained, const SessionOptions &options, unsigned sessions) {
     SessionOptions o = options;
     o.map = {};
@@ -146,6 +163,7 @@ Demand demand_of(const Program &plain, uint32_t trained, const SessionOptions &o
     const EngineOptions engine = engine_options(o.context, o.batch);
     const Program fused = prepared(plain, o.context, {}, o);
     Demand d{plain, plan_memory(fused, engine.limits, 1).device_bytes[0] * sessions, {}, o.context};
+    d.activations += kept_besides(fused, engine.limits);
     for (const State &s : fused.states) d.state.push_back(state_bytes(s, engine) * sessions);
     return d;
 }

@@ -8,15 +8,6 @@
 namespace ridge {
 namespace {
 
-uint32_t checked_context(uint32_t wanted, uint32_t trained) {
-    if (wanted == 0) return default_context(trained);
-    if (wanted > trained)
-        fail(ErrorKind::usage,
-             "a context of {} positions was asked for, but the model was trained for {}; use --context {} or less",
-             wanted, trained, trained);
-    return wanted;
-}
-
 // A context beyond the original one of longrope turns positions by other frequencies, from the first one on.
 void set_context(Program &p, uint32_t context) {
     for (Node &n : p.nodes)
@@ -69,6 +60,15 @@ EngineOptions engine_options(uint32_t context, uint32_t batch) {
 }
 
 uint32_t default_context(uint32_t trained) { return std::min(trained, 8192U); }
+
+uint32_t checked_context(uint32_t wanted, uint32_t trained) {
+    if (wanted == 0) return default_context(trained);
+    if (wanted > trained)
+        fail(ErrorKind::usage,
+             "a context of {} positions was asked for, but the model was trained for {}; use --context {} or less",
+             wanted, trained, trained);
+    return wanted;
+}
 
 Session::Session(const Program &plain, uint32_t trained, std::vector<Backend *> devices, WeightStore &weights,
                  const SessionOptions &options)

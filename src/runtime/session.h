@@ -28,6 +28,8 @@ struct SessionOptions {
 // The context of a session that names none: what the model was trained for, but at most 8192, so that a model trained
 // for 128k does not reserve its whole state unasked.
 uint32_t default_context(uint32_t trained);
+// `wanted`, or the default where that is 0. Throws Error{usage} where it is more than the model was trained for.
+uint32_t checked_context(uint32_t wanted, uint32_t trained);
 
 // What a session of `context` positions gives its engine.
 EngineOptions engine_options(uint32_t context, uint32_t batch);

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/fuse.h"
 #include "measure/trace_summary.h"
+#include "runtime/model.h"
 #include "runtime/tiny_model.h"
 #include "simt/gpu.h"
 
@@ -84,6 +85,45 @@ TEST_P(EmulatedTrace, ExpertsAndFullTilesAreCountedFromTheIds) {
         EXPECT_EQ(text.find("tiles ") != std::string::npos, n > 1) << text;
         EXPECT_EQ(text.find("expect"), std::string::npos) << text;
         first += n;
+    }
+}
+
+// A device that takes over from another in the middle of a step runs its part again to time it, from what it was given.
+TEST_P(EmulatedTrace, LookingChangesNothingWhereAStepIsSplit) {
+    const Gpu gpu(GetParam(), 2);
+    RIDGE_NEEDS_GPU(gpu);
+    struct Split {
+        const char *place, *experts;
+    };
+    for (const Split &split : {Split{"", "cpu"}, Split{"cpu:1,0:1", ""}, Split{"0:1,1:1", ""}}) {
+        DeviceChoice devices{.names = {gpu.device(0), gpu.device(1), "cpu"}};
+        if (*split.place == 0) devices.names = {gpu.device(0), "cpu"};
+        devices.place = split.place, devices.experts = split.experts;
+        devices.options.driver = gpu.driver();
+        const auto model = Model::open(test::tiny_file("tiny-qwen3moe"),
+                                       {.threads = 1, .devices = devices, .tokenizer = false});
+        std::vector<float> logits[2];
+        std::vector<StepTrace> steps;
+        for (const bool traced : {false, true}) {
+            const auto session = model->session({.context = 64, .batch = 16});
+            if (traced) session->trace_to([&](const StepTrace &t) { steps.push_back(t); });
+            session->evaluate(test::some_tokens(12));
+            for (const int32_t token : {7, 8}) session->evaluate({&token, 1});
+            const auto row = test::row(*session, 0);
+            logits[traced ? 1 : 0].assign(row.begin(), row.end());
+        }
+        const std::string where = std::string(split.place) + split.experts;
+        EXPECT_EQ(test::differing_bits(logits[0], logits[1]), 0u) << where;
+        // Launches follow each other in the time of the step, on whichever device.
+        ASSERT_EQ(steps.size(), 3u);
+        for (const StepTrace &t : steps) {
+            double last = 0;
+            for (const LaunchTrace &l : t.launches) {
+                EXPECT_GE(l.start, last - 1e-4) << where;
+                EXPECT_LE(l.end, t.wall + 1e-4) << where;
+                last = l.start;
+            }
+        }
     }
 }
 

@@ -283,7 +283,7 @@ class CpuExecutable final : public Executable {
                 const Watch::Entry &e = w.entry(i);
                 l.experts += e.experts;
                 if (e.tiles == 0) continue;
-                const double first = trace.since_began(e.start), last = trace.since_began(e.end);
+                const double first = trace.time_of(e.start), last = trace.time_of(e.end);
                 l.start = l.tiles > 0 ? std::min(l.start, first) : first;
                 l.end = std::max(l.end, last);
                 l.busy += last - first;

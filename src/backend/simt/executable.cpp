@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "backend/simt/event.h"
@@ -92,15 +93,17 @@ class SimtExecutable final : public Executable, private Emit {
         for (const RowLaunch &l : launches_) emit(l);
     }
 
+    LaunchView view_of(const RowLaunch &l) const {
+        return {program_,
+                program_.nodes[l.launch.node].op,
+                bindings_,
+                view_,
+                reinterpret_cast<std::byte *>(workspace_.address),
+                limits_.processors};
+    }
     void emit(const RowLaunch &l) {
         front_ = &l == launches_.data() ? nullptr : &l - 1;
-        const LaunchView view{program_,
-                              program_.nodes[l.launch.node].op,
-                              bindings_,
-                              view_,
-                              reinterpret_cast<std::byte *>(workspace_.address),
-                              limits_.processors};
-        l.row->emit(view, *this);
+        l.row->emit(view_of(l), *this);
     }
 
     void replay() {
@@ -109,11 +112,21 @@ class SimtExecutable final : public Executable, private Emit {
         if (found == graphs_ready_.end()) {
             // Functions and tables are made ready outside of the capture, which allows neither loads nor allocation.
             dry_ = true;
-            for (const RowLaunch &l : launches_) emit(l);
+            try {
+                for (const RowLaunch &l : launches_) emit(l);
+            } catch (...) {
+                dry_ = false;
+                throw;
+            }
             dry_ = false;
             Handle graph = nullptr, ready = nullptr;
             check(driver_, driver_.begin_capture(device_.stream()), "beginning a capture");
-            for (const RowLaunch &l : launches_) emit(l);
+            try {
+                for (const RowLaunch &l : launches_) emit(l);
+            } catch (...) {
+                if (driver_.end_capture(device_.stream(), &graph) == 0) driver_.destroy_graph(graph);
+                throw;
+            }
             check(driver_, driver_.end_capture(device_.stream(), &graph), "capturing a step");
             const int code = driver_.instantiate(&ready, graph);
             driver_.destroy_graph(graph);
@@ -124,15 +137,18 @@ class SimtExecutable final : public Executable, private Emit {
     }
 
     // The step as it always runs, for its time; then once more launch by launch with an event between any two, which
-    // gives the same values again. A kernel that waits keeps the device busy until the host has submitted all of it, so
-    // that the events tell of the device alone. Launches that overlapped in the first run, or followed each other
-    // faster in a graph, take longer apart: their times are scaled to what the first run took.
+    // gives the same values again from the same inputs. A kernel that waits keeps the device busy until the host has
+    // submitted all of it, so that the events tell of the device alone. Launches that overlapped in the first run, or
+    // followed each other faster in a graph, take longer apart: their times are scaled to what the first run took.
     void run_traced(StepTrace &trace) {
         while (events_.size() < launches_.size() + 4) events_.emplace_back(driver_);
         const auto record = [&](Event &e) { e.record(device_.stream()); };
         Event &begin = events_[launches_.size() + 2], &end = events_[launches_.size() + 3];
-        const auto now = [&] { return trace.since_began(TraceClock::now()) - trace.apart; };
+        const auto now = [&] { return trace.time_of(TraceClock::now()); };
         device_.synchronize();
+        const TraceClock::time_point keeping = TraceClock::now();
+        const std::vector<Kept> inputs = keep_inputs();
+        trace.apart += std::chrono::duration<double>(TraceClock::now() - keeping).count();
         const double submitted = now();
         record(begin);
         submit_all();
@@ -142,6 +158,7 @@ class SimtExecutable final : public Executable, private Emit {
         const double lead = std::max(0.0, ended - submitted - device_time);
 
         const TraceClock::time_point again = TraceClock::now();
+        bring_back(inputs);
         traced_ = true;
         wait(launches_.size());
         record(events_[launches_.size() + 1]);
@@ -161,7 +178,7 @@ class SimtExecutable final : public Executable, private Emit {
         for (size_t i = 0; i < launches_.size(); i++)
             if (grids[i] > 0) sum += seconds[i] = std::max(1e-9, seconds_between(events_[i], events_[i + 1]) - cost);
         const double scale = sum > device_time ? device_time / sum : 1;
-        const std::vector<Routed> routed = count_routed();
+        const std::vector<Routed> routed = count_routed(inputs);
         double at = submitted + lead;
         for (size_t i = 0; i < launches_.size(); i++) {
             if (grids[i] == 0) continue;
@@ -179,17 +196,52 @@ class SimtExecutable final : public Executable, private Emit {
         }
         trace.apart += std::chrono::duration<double>(TraceClock::now() - again).count();
     }
+    // What the launches read and did not write before: values of other devices' launches. What they write themselves
+    // may lie in the same memory.
+    struct Kept {
+        uint64_t address;
+        std::vector<std::byte> bytes;
+    };
+    std::vector<Kept> keep_inputs() {
+        struct Operands {
+            std::set<ValueId> read, written;
+            void in(ValueId v) {
+                if (v != kNone && !written.contains(v)) read.insert(v);
+            }
+            void out(ValueId v) { now.push_back(v); }
+            void weight(WeightId) {}
+            void state(StateId) {}
+            std::vector<ValueId> now;  // of the launch that is looked at: it reads before it writes
+        } operands;
+        for (const RowLaunch &l : launches_) {
+            visit_operands(program_.nodes[l.launch.node].op, operands);
+            operands.written.insert(operands.now.begin(), operands.now.end());
+            operands.now.clear();
+        }
+        std::vector<Kept> inputs;
+        for (const ValueId v : operands.read) {
+            const Value &x = program_.value(v);
+            const size_t bytes = rows_of(x, view_.tokens(), view_.outputs()) * row_bytes(x.type, x.cols);
+            inputs.push_back({bindings_.values[static_cast<size_t>(v)], std::vector<std::byte>(bytes)});
+            device_.download(inputs.back().address, inputs.back().bytes);
+        }
+        return inputs;
+    }
+    void bring_back(const std::vector<Kept> &inputs) {
+        for (const Kept &k : inputs) device_.upload(k.address, k.bytes);
+    }
     // Of each launch, the experts that have rows, and how full the tiles are that hold those. For this the step is run
     // once more, with a stop in front of each such launch: what is another value's memory later holds its ids then.
     struct Routed {
         uint32_t experts = 0;
         TileFill fill;
     };
-    std::vector<Routed> count_routed() {
+    std::vector<Routed> count_routed(const std::vector<Kept> &inputs) {
         std::vector<Routed> all(launches_.size());
         const auto ids_of = [&](const RowLaunch &l) { return expert_ids(program_.nodes[l.launch.node].op); };
         if (std::all_of(launches_.begin(), launches_.end(), [&](const RowLaunch &l) { return ids_of(l) == kNone; }))
             return all;
+        bring_back(inputs);
         for (size_t i = 0; i < launches_.size(); i++) {
             const RowLaunch &l = launches_[i];
             if (const ValueId id = ids_of(l); id != kNone) {
@@ -198,7 +250,7 @@ class SimtExecutable final : public Executable, private Emit {
                 const uint32_t experts = expert_total(program_, program_.nodes[l.launch.node].op);
                 const auto ids = read_ids(bindings_.values[static_cast<size_t>(id)], n);
                 all[i].experts = count_experts(ids.data(), n, experts);
-                if (l.row->fill != nullptr) all[i].fill = l.row->fill(program_.levers, ids, experts);
+                if (l.row->fill != nullptr) all[i].fill = l.row->fill(view_of(l), limits_, ids);
             }
             emit(l);
         }
