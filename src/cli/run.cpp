@@ -132,7 +132,6 @@ int run_command(RunFlags &f) {
     if (!f.explain_plan) f.model->open.prefetch = pages_of(f.model->session.levers);
     const auto start = std::chrono::steady_clock::now();
     Run run{f, Model::open(f.model->model, f.model->open), nullptr, Sampler(f.sampler->options), 0};
-    checked_context(f.model->session.context, run.model->hparams().context_length);  // before a long wait for weights
     if (const PlacedDevices &placed = run.model->placed();
         !f.json && (!f.quiet || placed.devices.size() > 1 || !placed.notes.empty()))
         write_note(placement_note(placed));
@@ -148,6 +147,7 @@ int run_command(RunFlags &f) {
         encoded = encode_prompt(run, *prompt);
     else
         format = chat_template(run);
+    checked_context(f.model->session.context, run.model->hparams().context_length);  // before a long wait for weights
     InterruptGuard guard;
     if (run.model->copies_weights()) wait_for_weights(*run.model);  // a session needs those in their places
     if (InterruptGuard::raised()) return kInterrupted;

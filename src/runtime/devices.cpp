@@ -32,6 +32,27 @@ void add_all(Allowed &a, const BackendOptions &options) {
     a.all_numbers = true;
 }
 
+// All GPUs of the next backend that sees any, from the first one on. False: there is none left.
+bool take_next(Allowed &a, const DeviceChoice &choice) {
+    bool passed = a.gpu == nullptr;
+    a.numbers.clear();
+    for (const BackendRow &row : choice.backends) {
+        if (!passed) {
+            passed = &row == a.gpu;
+            continue;
+        }
+        if (!row.open || !row.is_gpu()) continue;
+        a.gpu = &row;
+        try {
+            add_all(a, choice.options);
+            if (!a.numbers.empty()) return true;
+        } catch (const Error &) {  // a machine without such GPUs is no news; `ridge devices` tells why
+        }
+    }
+    a.gpu = nullptr;
+    return false;
+}
+
 Allowed allowed_by(const DeviceChoice &choice) {
     Allowed a;
     a.by_name = !choice.names.empty();
@@ -55,16 +76,7 @@ Allowed allowed_by(const DeviceChoice &choice) {
     }
     if (a.by_name) return a;
     a.cpu = true;
-    for (const BackendRow &row : choice.backends) {
-        if (!row.open || !row.is_gpu()) continue;
-        try {
-            a.gpu = &row;
-            add_all(a, choice.options);
-            if (!a.numbers.empty()) return a;
-        } catch (const Error &) {  // a machine without such GPUs is no news; `ridge devices` tells why
-        }
-        a.gpu = nullptr;
-    }
+    take_next(a, choice);
     return a;
 }
 
@@ -168,25 +180,28 @@ PlacedDevices place_as_told(const DeviceChoice &choice, const Allowed &allowed, 
     return opened.finish(map, d);
 }
 
-PlacedDevices place_automatically(const DeviceChoice &choice, const Allowed &allowed, const Demand &d, uint32_t trained,
+PlacedDevices place_automatically(const DeviceChoice &choice, Allowed allowed, const Demand &d, uint32_t trained,
                                   const SessionOptions &options, unsigned sessions, std::string_view model) {
     std::optional<uint32_t> experts;
     if (!choice.experts.empty()) experts = parse_experts(choice.experts, d.plain);
     Opened opened(choice);
     std::string notes;
-    // One GPU after the other, until the model fits: to open one takes a while.
-    for (const unsigned n : allowed.numbers) {
-        try {
-            opened.add_gpu(*allowed.gpu, n);
-        } catch (const Error &e) {
-            if (allowed.by_name) throw;
-            notes +=
-                fmt::format("{}{} is not used: {}", notes.empty() ? "" : "; ", device_name(*allowed.gpu, n), e.what());
-            continue;
+    // One GPU after the other, until the model fits: to open one takes a while. Where none of a backend can be opened,
+    // those of the next.
+    do {
+        for (const unsigned n : allowed.numbers) {
+            try {
+                opened.add_gpu(*allowed.gpu, n);
+            } catch (const Error &e) {
+                if (allowed.by_name) throw;
+                notes += fmt::format("{}{} is not used: {}", notes.empty() ? "" : "; ", device_name(*allowed.gpu, n),
+                                     e.what());
+                continue;
+            }
+            if (experts) continue;
+            if (const auto map = automatic_map(d, opened.gpus())) return opened.finish(*map, d, notes);
         }
-        if (experts) continue;
-        if (const auto map = automatic_map(d, opened.gpus())) return opened.finish(*map, d, notes);
-    }
+    } while (!opened.has_gpu() && !allowed.by_name && allowed.gpu != nullptr && take_next(allowed, choice));
     if (allowed.cpu || experts.value_or(0) > 0) opened.add_cpu();
     const std::vector<Room> rooms = opened.rooms();
     const auto map = automatic_map(d, rooms, experts);

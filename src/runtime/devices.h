@@ -14,7 +14,7 @@ namespace ridge {
 // What a user says of devices: --device, --place, --experts, --driver, -t.
 struct DeviceChoice {
     // That may be used: "cuda:0", "cpu"; "cuda" stands for all of its GPUs. Empty: all GPUs of the first backend that
-    // sees one, and the CPU.
+    // has one that works, and the CPU.
     std::vector<std::string> names;
     std::string place;                          // empty: automatic
     std::string experts;                        // empty: automatic too, or with --place with their layers

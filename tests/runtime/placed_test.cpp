@@ -82,6 +82,24 @@ TEST_F(Placed, AGpuThatCannotBeOpenedIsToldAndPassedOver) {
     expect_words(error_of(ErrorKind::unsupported, [] { open(choice({"gpu:0"})); }), {"no code for it"});
 }
 
+TEST_F(Placed, WhereNoneOfABackendWorksTheNextIsAsked) {
+    static const BackendRow rows[] = {
+        fake_backends()[0],
+        {"other",
+         [](const BackendOptions &) -> std::unique_ptr<Backend> { fail(ErrorKind::unsupported, "no code for it"); }, "",
+         nullptr, [](const BackendOptions &) { return 2U; }},
+        fake_backends()[1]};
+    DeviceChoice c = choice();
+    c.backends = rows;
+    auto m = open(c);
+    EXPECT_EQ(names(*m), Names{"gpu:0"});
+    expect_words(m->placed().notes, {"other:0 is not used: no code for it", "other:1 is not used"});
+    fake_gpus().gpus = {{.broken = "broken too"}};
+    m = open(c);
+    EXPECT_EQ(names(*m), Names{"cpu"});
+    expect_words(m->placed().notes, {"other:0 is not used", "other:1 is not used", "gpu:0 is not used: broken too"});
+}
+
 TEST_F(Placed, DevicesAreThoseThatAreNamed) {
     fake_gpus().gpus = {{}, {}};
     EXPECT_EQ(names(*open(choice({"cpu"}))), Names{"cpu"});

@@ -71,8 +71,8 @@ enum : Features {
     kPdl = 8,   // programmatic dependent launch: compute capability 9.0 and later
     // 160 KiB of shared memory for a block of NVIDIA's, 64 KiB of another's: not compute capability 8.6, 8.9 and 12.0
     kLargeShared = 16,
-    // v_mfma of f16 that keeps values below 2^-14: gfx940 and later. That of gfx90a takes them for zeros (AMD's CDNA2
-    // ISA)
+    // v_mfma of f16 that keeps values below 2^-14: gfx940 and later. That of gfx90a takes them for zeros (AMD:
+    // MI200 MFMA behavior specifics)
     kMfmaF16 = 32,
 };
 
