@@ -152,8 +152,7 @@ TEST_P(SharedMemory, IsEnoughForEveryFormat) {
         o.op = op;
         const GateReport report = gate_rows(*device, o);
         EXPECT_TRUE(report.ok()) << to_string(report);
-        for (const GateRow &r : report.rows)
-            EXPECT_TRUE(!r.not_run.empty() || r.result.checked > 1000) << r.name;
+        for (const GateRow &r : report.rows) EXPECT_TRUE(!r.not_run.empty() || r.result.checked > 1000) << r.name;
     }
 }
 
@@ -180,9 +179,7 @@ TEST_P(Drivers, AModelThatDoesNotFit) {
     gpu.set("memory", 1 << 20);
     const auto path = test::tiny_file("tiny-qwen3");
     const auto open = [&](const std::string &name) {
-        DeviceChoice devices{.names = {name}};
-        devices.options.driver = gpu.driver();
-        return Model::open(path, {.threads = 1, .devices = devices});
+        return Model::open(path, {.threads = 1, .devices = gpu.choice({name})});
     };
     expect_says(error_of(ErrorKind::limit, [&] { open(gpu.device())->session({.context = 64, .batch = 8}); }),
                 {gpu.device(), "does not fit", "would place it", "free"});

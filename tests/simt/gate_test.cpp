@@ -105,8 +105,7 @@ TEST_P(EmulatedGate, ReplayIsEager) {
 // caps and sinks.
 TEST_P(EmulatedGate, Models) {
     RIDGE_NEEDS_GPU(gpu);
-    DeviceChoice devices{.names = {gpu.device()}};
-    devices.options.driver = gpu.driver();
+    const DeviceChoice devices = gpu.choice({gpu.device()});
     GateReport report;
     for (const char *model : {"model.tiny-qwen3.Q4_K_M.f16.default", "model.tiny-qwen3moe.Q4_K_M.q8_0.default",
                               "model.tiny-gemma2.Q4_K_M.f16.default", "model.tiny-gpt-oss.Q4_K_M.f16.default"}) {

@@ -10,8 +10,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backend/backends.h"
+#include "runtime/devices.h"
 #include "simt/standin_library.h"
 
 namespace ridge::simt {
@@ -50,6 +52,12 @@ class Gpu {
     std::string device(unsigned index = 0) const { return std::string(kind_.backend) + ":" + std::to_string(index); }
     std::unique_ptr<Backend> open(unsigned index = 0) const {
         return open_backend(device(index), {.driver = driver()});
+    }
+    // For a model on those of its devices, and "cpu", that are named.
+    DeviceChoice choice(std::vector<std::string> names) const {
+        DeviceChoice c{.names = std::move(names)};
+        c.options.driver = driver();
+        return c;
     }
 
   private:

@@ -46,9 +46,8 @@ TEST_P(EmulatedSample, DrawsWhatTheHostDraws) {
 TEST_P(EmulatedSample, WritesWhatTheHostWrites) {
     const Gpu gpu(GetParam());
     RIDGE_NEEDS_GPU(gpu);
-    DeviceChoice devices{.names = {gpu.device()}};
-    devices.options.driver = gpu.driver();
-    const auto model = Model::open(test::tiny_file("tiny-qwen3"), {.threads = 1, .devices = devices});
+    const auto model =
+        Model::open(test::tiny_file("tiny-qwen3"), {.threads = 1, .devices = gpu.choice({gpu.device()})});
     const std::vector<int32_t> prompt = test::some_tokens(9);
     const auto write = [&](Chooses chooses, uint64_t seed) {
         const auto session = model->session({.context = 64, .batch = 16, .chooses = chooses});

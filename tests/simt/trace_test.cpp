@@ -96,12 +96,11 @@ TEST_P(EmulatedTrace, LookingChangesNothingWhereAStepIsSplit) {
         const char *place, *experts;
     };
     for (const Split &split : {Split{"", "cpu"}, Split{"cpu:1,0:1", ""}, Split{"0:1,1:1", ""}}) {
-        DeviceChoice devices{.names = {gpu.device(0), gpu.device(1), "cpu"}};
+        DeviceChoice devices = gpu.choice({gpu.device(0), gpu.device(1), "cpu"});
         if (*split.place == 0) devices.names = {gpu.device(0), "cpu"};
         devices.place = split.place, devices.experts = split.experts;
-        devices.options.driver = gpu.driver();
-        const auto model = Model::open(test::tiny_file("tiny-qwen3moe"),
-                                       {.threads = 1, .devices = devices, .tokenizer = false});
+        const auto model =
+            Model::open(test::tiny_file("tiny-qwen3moe"), {.threads = 1, .devices = devices, .tokenizer = false});
         std::vector<float> logits[2];
         std::vector<StepTrace> steps;
         for (const bool traced : {false, true}) {

@@ -85,7 +85,7 @@ class SimtExecutable final : public Executable, private Emit {
         std::memcpy(host, words.data(), words.size());
         check(driver_, driver_.to_device(step_.address, host, words.size(), device_.stream()), "copying the step");
         copied_[slot].record(device_.stream());
-        first_ = true;
+        first_ = true, dry_ = traced_ = false;  // also where the step before broke off
     }
 
     void submit_all() {
@@ -112,12 +112,7 @@ class SimtExecutable final : public Executable, private Emit {
         if (found == graphs_ready_.end()) {
             // Functions and tables are made ready outside of the capture, which allows neither loads nor allocation.
             dry_ = true;
-            try {
-                for (const RowLaunch &l : launches_) emit(l);
-            } catch (...) {
-                dry_ = false;
-                throw;
-            }
+            for (const RowLaunch &l : launches_) emit(l);
             dry_ = false;
             Handle graph = nullptr, ready = nullptr;
             check(driver_, driver_.begin_capture(device_.stream()), "beginning a capture");

@@ -6,10 +6,12 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "backend/simt/event.h"
 #include "core/error.h"
 
 #if defined(__linux__)
@@ -46,17 +48,13 @@ class Lane {
     Lane(const Driver &driver, int device) : driver_(driver) {
         check(driver_, driver_.use(device), "choosing the device");
         check(driver_, driver_.create_stream(&stream_), "making a stream");
-        for (Staging &s : staging_) {
+        for (Staging &s : staging_)
             check(driver_, driver_.allocate_host(&s.memory, kPiece), "allocating pinned memory");
-            check(driver_, driver_.create_event(&s.sent), "making an event");
-        }
     }
     ~Lane() {
         if (stream_) driver_.synchronize(stream_);
-        for (Staging &s : staging_) {
-            if (s.sent) driver_.destroy_event(s.sent);
+        for (Staging &s : staging_)
             if (s.memory) driver_.release_host(s.memory);
-        }
         if (stream_) driver_.destroy_stream(stream_);
     }
     Lane(const Lane &) = delete;
@@ -65,20 +63,21 @@ class Lane {
     void send(const Transfer &piece) {
         Staging &s = staging_[next_];
         next_ = 1 - next_;
-        if (s.used) check(driver_, driver_.synchronize_event(s.sent), "waiting for a copy");
+        if (s.sent)
+            s.sent->wait();
+        else
+            s.sent.emplace(driver_);
         bring_in(piece.from);
         std::memcpy(s.memory, piece.from.data(), piece.from.size());
         check(driver_, driver_.to_device(piece.to, s.memory, piece.from.size(), stream_), "copying to the device");
-        check(driver_, driver_.record(s.sent, stream_), "marking a copy");
-        s.used = true;
+        s.sent->record(stream_);
     }
     void finish() { check(driver_, driver_.synchronize(stream_), "copying to the device"); }
 
   private:
     struct Staging {
-        void *memory = nullptr;  // pinned, kPiece bytes
-        Handle sent = nullptr;   // its copy has ended
-        bool used = false;
+        void *memory = nullptr;     // pinned, kPiece bytes
+        std::optional<Event> sent;  // its last copy; none before the first
     };
     const Driver &driver_;
     Handle stream_ = nullptr;
